@@ -1,0 +1,23 @@
+# Every target does its own set-up: a fresh clone needs only Python 3.11-3.13 and make.
+PYTHON ?= python3
+BIN := .venv/bin
+
+.PHONY: test demo check bench clean
+
+test: .venv/ready  ## lint, types and tests, as CI runs them
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/basedpyright
+	$(BIN)/pytest -n auto
+
+demo: .venv/ready  ## a minute on a CPU: the physics, a picture and the cost table, in demo/
+	$(BIN)/lohe demo
+
+# Constraints pin what CI was seen to pass with; the package itself asks for much less (pyproject.toml).
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
+	touch $@
+
+clean:
+	rm -rf .venv demo

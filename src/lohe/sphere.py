@@ -1,0 +1,43 @@
+"""Geometry on the unit sphere S^(d-1): the last axis of every tensor is the point."""
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+
+def normalize(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
+    """x / ‖x‖; the zero vector stays zero and gets no gradient.
+
+    The largest component is divided out first, so the squares neither overflow nor vanish: the direction is right
+    for every length that the dtype can hold. Below its smallest normal number x counts as zero.
+    """
+    largest = x.detach().abs().amax(dim=-1, keepdim=True)
+    is_zero = largest < torch.finfo(x.dtype).tiny
+    # the two divisors are constants to autograd: x / ‖x‖ does not depend on the scale of x
+    x = x / torch.where(is_zero, torch.ones_like(largest), largest)
+    x = torch.where(is_zero, torch.ones_like(x), x)
+    return torch.where(is_zero, torch.zeros_like(x), x / x.norm(dim=-1, keepdim=True))
+
+
+def tangent(z: Float[Tensor, "*batch d"], x: Float[Tensor, "*#batch d"]) -> Float[Tensor, "*batch d"]:
+    """(I - z zᵀ) x: the part of x that moves the point z along the sphere."""
+    return x - (z * x).sum(dim=-1, keepdim=True) * z
+
+
+def angle(x: Float[Tensor, "*#batch d"], y: Float[Tensor, "*#batch d"]) -> Float[Tensor, "*batch"]:
+    """Angle between unit vectors, exact near 0 and near π (where acos loses half of the digits)."""
+    return 2 * torch.atan2((x - y).norm(dim=-1), (x + y).norm(dim=-1))
+
+
+def uniform(
+    *shape: int,
+    generator: torch.Generator | None = None,
+    dtype: torch.dtype | None = None,
+    device: torch.device | str | None = None,
+) -> Float[Tensor, "*shape"]:
+    """Points drawn uniformly from the sphere; the last entry of `shape` is the dimension.
+
+    The draw is made on the generator's device and then moved, so one seed gives one sample on every device.
+    """
+    source = generator.device if generator is not None else device
+    return normalize(torch.randn(shape, generator=generator, dtype=dtype, device=source)).to(device)
