@@ -1,3 +1,19 @@
 """Attention by synchronization: oscillators settle on a sphere, their positions are the weights."""
 
+from lohe import attention, cost, ops, sphere
+from lohe.attention import OscillatorAttention, SoftmaxAttention
+from lohe.ops import attention_weights, checks, oscillator_attention
+
 __version__ = "0.1.0"
+
+__all__ = [
+    "OscillatorAttention",
+    "SoftmaxAttention",
+    "attention",
+    "attention_weights",
+    "checks",
+    "cost",
+    "ops",
+    "oscillator_attention",
+    "sphere",
+]

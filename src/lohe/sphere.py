@@ -2,14 +2,16 @@
 
 import torch
 from jaxtyping import Float
+from scipy.special import betainc
 from torch import Tensor
 
 
 def normalize(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     """x / ‖x‖; the zero vector stays zero and gets no gradient.
 
-    The largest component is divided out first, so the squares neither overflow nor vanish: the direction is right
-    for every length that the dtype can hold. Below its smallest normal number x counts as zero.
+    The largest component is divided out first, so the squares neither overflow nor vanish: the
+    direction is right for every length that the dtype can hold. Below its smallest normal number x
+    counts as zero.
     """
     largest = x.detach().abs().amax(dim=-1, keepdim=True)
     is_zero = largest < torch.finfo(x.dtype).tiny
@@ -19,7 +21,9 @@ def normalize(x: Float[Tensor, "*batch d"]) -> Float[Tensor, "*batch d"]:
     return torch.where(is_zero, torch.zeros_like(x), x / x.norm(dim=-1, keepdim=True))
 
 
-def tangent(z: Float[Tensor, "*batch d"], x: Float[Tensor, "*#batch d"]) -> Float[Tensor, "*batch d"]:
+def tangent(
+    z: Float[Tensor, "*batch d"], x: Float[Tensor, "*#batch d"]
+) -> Float[Tensor, "*batch d"]:
     """(I - z zᵀ) x: the part of x that moves the point z along the sphere."""
     return x - (z * x).sum(dim=-1, keepdim=True) * z
 
@@ -37,7 +41,19 @@ def uniform(
 ) -> Float[Tensor, "*shape"]:
     """Points drawn uniformly from the sphere; the last entry of `shape` is the dimension.
 
-    The draw is made on the generator's device and then moved, so one seed gives one sample on every device.
+    The draw is made on the generator's device and then moved, so one seed gives one sample on every
+    device.
     """
     source = generator.device if generator is not None else device
     return normalize(torch.randn(shape, generator=generator, dtype=dtype, device=source)).to(device)
+
+
+def cap_probability(angle: float | Float[Tensor, "*batch"], d: int) -> Float[Tensor, "*batch"]:
+    """Probability that a uniform point of S^(d-1) lies within `angle` of a fixed one.
+
+    The density is proportional to sin^(d-2) θ. In x = sin²(θ/2) that is the Beta law with both
+    parameters (d-1)/2, whose distribution function keeps its digits in the far tail and at
+    the equator alike. Float64, on the CPU, 0 <= angle <= π.
+    """
+    theta = torch.as_tensor(angle, dtype=torch.float64, device="cpu")
+    return torch.as_tensor(betainc((d - 1) / 2, (d - 1) / 2, torch.sin(theta / 2).square().numpy()))

@@ -1,0 +1,90 @@
+"""The cache of incremental decoding: what a causal layer must remember of the tokens so far."""
+
+from dataclasses import dataclass, replace
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+
+from lohe import ops
+from lohe.ops import linear
+from lohe.ops.masks import Allowed
+
+
+@dataclass
+class Cache:
+    """The g of every token, and their values: as a state where the readout is linear, else as such.
+
+    Made by `OscillatorAttention.decode` and changed by it in place.
+    """
+
+    max_tokens: int
+    tokens: int = 0
+    g: Float[Tensor, "batch heads max_tokens d_h"] | None = None
+    v: Float[Tensor, "batch heads max_tokens d_h"] | None = None
+    state: linear.State | None = None
+    key_mask: Bool[Tensor, "batch max_tokens"] | None = None
+
+    @property
+    def nbytes(self) -> int:
+        """Memory held."""
+        held = (self.g, self.v, self.key_mask, *(self.state or ()))
+        return sum(x.numel() * x.element_size() for x in held if x is not None)
+
+    def append(
+        self, g: Float[Tensor, "batch heads new d_h"], key_mask: Bool[Tensor, "batch new"] | None
+    ) -> tuple[Float[Tensor, "batch heads seen d_h"], Bool[Tensor, "batch seen"] | None]:
+        """Remember the keys of new tokens; all keys so far and which of them may be used."""
+        start, stop = self.tokens, self.tokens + g.shape[2]
+        if stop > self.max_tokens:
+            raise ValueError(
+                f"The cache holds {start} tokens of at most {self.max_tokens}; {g.shape[2]} more "
+                "do "
+                "not fit. Anchors are learned per position: build the layer with a larger "
+                "max_tokens."
+            )
+        if self.g is not None and self.g.shape[0] != g.shape[0]:
+            raise ValueError(
+                f"The cache was started with a batch of {self.g.shape[0]}, got {g.shape[0]} "
+                "sequences."
+            )
+        self.g = _write(self.g, g, start, self.max_tokens)
+        if key_mask is not None and self.key_mask is None:
+            self.key_mask = torch.ones(
+                g.shape[0], self.max_tokens, dtype=torch.bool, device=g.device
+            )
+        if key_mask is not None and self.key_mask is not None:
+            self.key_mask[:, start:stop] = key_mask
+        self.tokens = stop
+        return self.g[:, :, :stop], None if self.key_mask is None else self.key_mask[:, :stop]
+
+    def readout(
+        self,
+        p: ops.Problem,
+        oscillators: Float[Tensor, "batch heads new d_osc"],
+        v: Float[Tensor, "batch heads new d_h"],
+        backend: str,
+    ) -> Float[Tensor, "batch heads new d_h"]:
+        """Eqs. 5 and 6 for the new tokens, over all tokens so far."""
+        new = v.shape[2]
+        if not ops.takes_state(p, self.max_tokens):
+            self.v = _write(self.v, v, self.tokens - new, self.max_tokens)
+            values = self.v[:, :, : self.tokens].to(p.anchors.dtype)
+            return ops.readout(replace(p, v=values), oscillators, backend)
+        parts = tuple(x if x.shape[-1] == 1 else x[..., -new:] for x in p.reads.parts)
+        allowed = Allowed(new, new, v.device, causal=True, parts=parts)
+        z, r, v = oscillators, p.anchors[:, -new:], v.to(p.anchors.dtype)
+        power, gain = int(p.sharpness), 1.0 if p.gain is None else float(p.gain)
+        with torch.autocast(v.device.type, enabled=False):
+            out = linear.readout(z, r, v, allowed, sharpness=power, gain=gain, state=self.state)
+            phi = linear.key_features(r, allowed, power, gain)
+            self.state = linear.after(self.state, phi, v)
+        return out
+
+
+def _write(buffer: Tensor | None, x: Tensor, start: int, max_tokens: int) -> Tensor:
+    """`x` into the buffer from token `start` on; the buffer is made at the first call."""
+    if buffer is None:
+        buffer = x.new_zeros(*x.shape[:2], max_tokens, x.shape[3])
+    buffer[:, :, start : start + x.shape[2]] = x
+    return buffer

@@ -1,0 +1,256 @@
+"""Figure 1: the attention layer. Digital front-end, oscillator network, digital back-end.
+
+The middle box is two replaceable callables of a layer, `drive(couplings, anchors) -> h` and
+`settle(h) -> oscillators`; `lohe.substrates` has imperfect ones, and anything with these signatures
+will do.
+"""
+
+from collections.abc import Callable
+
+import torch
+from torch import Tensor, nn
+
+from lohe import ops, sphere
+from lohe.attention.decoding import Cache
+from lohe.attention.projections import check_input, check_width, linear, merge_heads, split_heads
+from lohe.ops import reference
+from lohe.ops.coupling import COUPLINGS
+
+ANCHORS = ("sphere", "free")
+PADS = ("masked", "as-published")
+
+
+class OscillatorAttention(nn.Module):
+    """Fixed-query oscillator attention (Sec. 2), multi-head, with a learned anchor per position.
+
+    `anchors`: "sphere" keeps them on the unit sphere, as the paper defines them; "free" only starts
+    them there, as the published code does. `pads`: a key that `key_mask` rules out is neither
+    coupled nor read ("masked"), or still read ("as-published"). `gain`: None, a number, or
+    "learned", one positive γ for each head. `freeze_values` keeps W_V at its random start.
+
+    The physics can be replaced: `layer.settle = FiniteHorizon(30.0, generator=rng)`,
+    `layer.drive = Mismatch(layer.drive, scale=0.5, generator=rng)` (see `lohe.substrates`).
+
+    >>> import torch, lohe
+    >>> layer = lohe.OscillatorAttention(d_model=32, heads=4, max_tokens=50, d_osc=2)
+    >>> output, weights = layer(torch.randn(8, 10, 32), need_weights=True)
+    >>> output.shape, weights.shape
+    (torch.Size([8, 10, 32]), torch.Size([8, 4, 10, 10]))
+    """
+
+    drive: Callable[[Tensor, Tensor], Tensor]
+    settle: Callable[[Tensor], Tensor]
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        d_osc: int = 2,
+        *,
+        coupling: str | Callable[[Tensor], Tensor] = "softplus",
+        sharpness: float = 1,
+        gain: float | str | None = None,
+        anchors: str = "sphere",
+        pads: str = "masked",
+        causal: bool = False,
+        freeze_values: bool = False,
+        bias: bool = False,
+        backend: str = "auto",
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__()
+        check_width(d_model, heads)
+        _check_options(max_tokens, d_osc, coupling, sharpness, gain, anchors, pads)
+        self.d_model, self.heads, self.max_tokens, self.d_osc = d_model, heads, max_tokens, d_osc
+        self.coupling, self.sharpness, self.causal, self.backend = (
+            coupling,
+            sharpness,
+            causal,
+            backend,
+        )
+        self.unit_anchors, self.read_pads = anchors == "sphere", pads == "as-published"
+        self.to_f = linear(d_model, d_model, bias=bias, generator=generator)
+        self.to_g = linear(d_model, d_model, bias=bias, generator=generator)
+        self.to_v = linear(d_model, d_model, bias=bias, generator=generator)
+        self.to_out = linear(d_model, d_model, bias=True, generator=generator)
+        self.to_v.requires_grad_(not freeze_values)
+        self.anchors = nn.Parameter(sphere.uniform(heads, max_tokens, d_osc, generator=generator))
+        self.fixed_gain = None if isinstance(gain, str) else gain
+        self.log_gain = nn.Parameter(torch.zeros(heads)) if gain == "learned" else None
+        self.drive = reference.drive
+        self.settle = ops.fixed_point
+
+    @property
+    def gain(self) -> float | Tensor | None:
+        """γ of the readout: None (1), a number, or a learned one for each head."""
+        return self.fixed_gain if self.log_gain is None else self.log_gain.exp()
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, tokens, d_model)
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Output (batch, tokens, d_model); with `need_weights` also (batch, heads, tokens, tokens).
+
+        Masks are boolean, True = may attend: `mask` (tokens, tokens) or more axes, `key_mask`
+        (batch, tokens).
+        """
+        return self.attend(x, x, x, mask=mask, key_mask=key_mask, need_weights=need_weights)
+
+    def attend(
+        self,
+        queries: Tensor,  # (batch, queries, d_model)
+        keys: Tensor,  # (batch, keys, d_model)
+        values: Tensor,  # (batch, keys, d_model)
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+        causal: bool | None = None,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Cross-attention: as `forward`, with keys and values of their own.
+
+        `causal` overrides the layer's, and aligns the last query with the last key.
+        """
+        f, g, v = self.front_end(queries, keys, values)
+        p = self.problem(f, g, v, mask=mask, key_mask=key_mask, causal=causal)
+        z = self.oscillators(p)
+        out = self.to_out(merge_heads(ops.readout(p, z, self.backend).to(v.dtype)))
+        return (out, ops.weights(p, z)) if need_weights else out
+
+    def front_end(
+        self, queries: Tensor, keys: Tensor, values: Tensor
+    ) -> tuple[Tensor, Tensor, Tensor]:
+        """f = F e, g = G e, v = W_V e, each (batch, heads, tokens, d_h)."""
+        for name, x in (("queries", queries), ("keys", keys), ("values", values)):
+            check_input(name, x, self.d_model)
+        return (
+            split_heads(self.to_f(queries), self.heads),
+            split_heads(self.to_g(keys), self.heads),
+            split_heads(self.to_v(values), self.heads),
+        )
+
+    def problem(
+        self,
+        f: Tensor,
+        g: Tensor,
+        v: Tensor | None,
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        causal: bool | None = None,
+    ) -> ops.Problem:
+        """What is asked of the oscillators, with the anchors of these keys."""
+        tokens = g.shape[2]
+        if tokens > self.max_tokens:
+            raise ValueError(
+                f"OscillatorAttention has anchors for {self.max_tokens} positions, got {tokens} "
+                "tokens. "
+                "Anchors are learned per absolute position (Sec. 2); build the layer with "
+                "max_tokens >= "
+                f"{tokens}."
+            )
+        readout_mask = mask
+        if self.read_pads and mask is None:
+            readout_mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=g.device)
+        return ops.problem(
+            f,
+            g,
+            v,
+            self.anchors[:, :tokens],
+            coupling=self.coupling,
+            sharpness=self.sharpness,
+            gain=self.gain,
+            causal=self.causal if causal is None else causal,
+            mask=mask,
+            key_mask=key_mask,
+            readout_mask=readout_mask if self.read_pads else None,
+            normalize_anchors=self.unit_anchors,
+        )
+
+    def oscillators(self, p: ops.Problem) -> Tensor:
+        """Where the network settles, (batch, heads, queries, d_osc): the analog part."""
+        with torch.autocast(p.f.device.type, enabled=False):
+            if self.drive is reference.drive:  # an ideal sum: no coupling needs to exist by itself
+                h = ops.drive(p, self.backend, shifted=self.settle is ops.fixed_point)
+            else:
+                h = self.drive(ops.couplings(p, self.backend), p.anchors)
+            return self.settle(h)
+
+    def decode(
+        self, x: Tensor, cache: Cache | None = None, *, key_mask: Tensor | None = None
+    ) -> tuple[Tensor, Cache]:
+        """The next tokens of a causal sequence: x (batch, new, d_model) -> output of the same
+        shape.
+
+        Step by step this equals `forward` over the whole sequence. The cache holds the g of every
+        token; at p = 1 on the sphere a state of (d_osc + 1) x (d_h + 1) numbers a head replaces the
+        values.
+
+        >>> import torch, lohe
+        >>> layer = lohe.OscillatorAttention(32, 4, max_tokens=50, causal=True)
+        >>> out, cache = layer.decode(torch.randn(1, 8, 32))  # the prompt
+        >>> out, cache = layer.decode(torch.randn(1, 1, 32), cache)
+        >>> cache.tokens
+        9
+        """
+        if not self.causal:
+            raise ValueError(
+                "decode() needs a causal layer: build OscillatorAttention(causal=True)."
+            )
+        with torch.no_grad():
+            f, g, v = self.front_end(x, x, x)
+            cache = Cache(self.max_tokens) if cache is None else cache
+            keys, key_mask = cache.append(g, key_mask)
+            p = self.problem(f, keys, None, key_mask=key_mask)
+            out = cache.readout(p, self.oscillators(p), v, self.backend)
+            return self.to_out(merge_heads(out.to(v.dtype))), cache
+
+    def extra_repr(self) -> str:
+        said = [
+            f"d_model={self.d_model}, heads={self.heads}, max_tokens={self.max_tokens}",
+            f"d_osc={self.d_osc}, coupling={self.coupling!r}, sharpness={self.sharpness}",
+            f"anchors={ANCHORS[not self.unit_anchors]!r}, pads={PADS[self.read_pads]!r}",
+            f"gain={'learned' if self.log_gain is not None else self.fixed_gain}, "
+            f"causal={self.causal}",
+        ]
+        if self.drive is not reference.drive:
+            said.append(f"drive={self.drive!r}")
+        if self.settle is not ops.fixed_point:
+            said.append(f"settle={self.settle!r}")
+        return ", ".join(said)
+
+
+def _check_options(
+    max_tokens: int,
+    d_osc: int,
+    coupling: str | Callable[[Tensor], Tensor],
+    sharpness: float,
+    gain: float | str | None,
+    anchors: str,
+    pads: str,
+) -> None:
+    if max_tokens < 1:
+        raise ValueError(f"max_tokens must be at least 1, got {max_tokens}.")
+    if d_osc < 2:
+        raise ValueError(
+            f"d_osc must be at least 2, got {d_osc}: an oscillator is a point on a circle (d_osc = "
+            "2, "
+            "Kuramoto) or on a sphere above it."
+        )
+    choices = {"anchors": (anchors, ANCHORS), "pads": (pads, PADS)}
+    if isinstance(coupling, str):
+        choices["coupling"] = (coupling, tuple(COUPLINGS))
+    if isinstance(gain, str):
+        choices["gain"] = (gain, ("learned",))
+    for name, (given, known) in choices.items():
+        if given not in known:
+            raise ValueError(f"{name}={given!r} is not known. Choose from {', '.join(known)}.")
+    if not sharpness >= 1:
+        raise ValueError(f"sharpness must be >= 1 (p of Eq. 5), got {sharpness}.")
+    if isinstance(gain, (int, float)) and not gain > 0:
+        raise ValueError(f"gain must be > 0, got {gain}.")

@@ -1,0 +1,83 @@
+"""The baseline: softmax attention with the call of `OscillatorAttention`."""
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from lohe.attention.projections import check_input, check_width, linear, merge_heads, split_heads
+from lohe.ops.masks import Allowed
+from lohe.ops.problem import check_mask
+
+
+class SoftmaxAttention(nn.Module):
+    """softmax(q·k / sqrt(d_h)) v, by PyTorch's fused kernels.
+
+    Projections, biases, masks and causality are those of `OscillatorAttention`; a query with no
+    allowed key gives 0.
+
+    >>> import torch, lohe
+    >>> layer = lohe.SoftmaxAttention(d_model=32, heads=4, causal=True)
+    >>> layer(torch.randn(2, 10, 32)).shape
+    torch.Size([2, 10, 32])
+    """
+
+    def __init__(
+        self,
+        d_model: int,
+        heads: int,
+        *,
+        causal: bool = False,
+        freeze_values: bool = False,
+        bias: bool = False,
+        generator: torch.Generator | None = None,
+    ):
+        super().__init__()
+        check_width(d_model, heads)
+        self.d_model, self.heads, self.causal = d_model, heads, causal
+        self.to_q = linear(d_model, d_model, bias=bias, generator=generator)
+        self.to_k = linear(d_model, d_model, bias=bias, generator=generator)
+        self.to_v = linear(d_model, d_model, bias=bias, generator=generator)
+        self.to_out = linear(d_model, d_model, bias=True, generator=generator)
+        self.to_v.requires_grad_(not freeze_values)
+
+    def forward(
+        self,
+        x: Tensor,  # (batch, tokens, d_model)
+        *,
+        mask: Tensor | None = None,
+        key_mask: Tensor | None = None,
+        need_weights: bool = False,
+    ) -> Tensor | tuple[Tensor, Tensor]:
+        """Output (batch, tokens, d_model); if asked, weights (batch, heads, tokens, tokens) too."""
+        check_input("x", x, self.d_model)
+        q, k, v = (split_heads(to(x), self.heads) for to in (self.to_q, self.to_k, self.to_v))
+        size = (x.shape[0], self.heads, x.shape[1], x.shape[1])
+        parts = tuple(
+            check_mask(name, m, size)
+            for name, m in (("mask", mask), ("key_mask", key_mask))
+            if m is not None
+        )
+        allowed = Allowed(*size[2:], device=x.device, causal=self.causal, parts=parts)
+        if need_weights:
+            weights = _weights(q, k, allowed.dense())
+            return self.to_out(merge_heads(weights.to(v.dtype) @ v)), weights
+        if parts:
+            dense = allowed.dense()
+            assert dense is not None
+            out = F.scaled_dot_product_attention(q, k, v, attn_mask=dense)
+            out = out.masked_fill(~dense.any(dim=-1, keepdim=True), 0)
+        else:
+            out = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+        return self.to_out(merge_heads(out))
+
+    def extra_repr(self) -> str:
+        return f"d_model={self.d_model}, heads={self.heads}, causal={self.causal}"
+
+
+def _weights(q: Tensor, k: Tensor, allowed: Tensor | None) -> Tensor:
+    """softmax over the allowed keys, 0 elsewhere."""
+    scores = q @ k.mT * q.shape[-1] ** -0.5
+    if allowed is None:
+        return scores.softmax(dim=-1)
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(~allowed, 0)  # also where a whole row is masked and softmax is NaN

@@ -1,0 +1,150 @@
+"""Turns a pair of ops over (batch, heads, ...) into a function with gradients that can be vmapped.
+
+Anchors, gain and sharpness belong to a head, so a pack of models is one model with more heads: vmap
+moves the mapped axis into the head axis and calls the op once.
+"""
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it has no public name
+from torch.autograd import Function
+
+
+class Pair(NamedTuple):
+    """forward(*inputs, masks, *options) -> outputs, of which the first has a gradient;
+    backward(gradient, *inputs, *outputs, masks, *options) -> the gradient of each input."""
+
+    forward: Any
+    backward: Any
+    inputs: int
+    outputs: int
+
+
+PAIRS: dict[str, Pair] = {}
+
+
+def register(name: str, pair: Pair) -> Callable[..., Tensor]:
+    """apply(inputs, masks, options) -> the first output, differentiable.
+
+    The op itself gets a gradient formula, which eager mode and torch.compile use. torch.func asks
+    for an autograd function instead: `Forward`.
+    """
+    PAIRS[name] = pair
+
+    def save(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]):
+        tensors, masks, ctx.options = (
+            inputs[: pair.inputs],
+            inputs[pair.inputs],
+            inputs[pair.inputs + 1 :],
+        )
+        ctx.save_for_backward(*tensors, *output, *masks)
+
+    def backward(ctx: Any, *grads: Tensor):
+        n = pair.inputs + pair.outputs
+        saved, masks = ctx.saved_tensors[:n], list(ctx.saved_tensors[n:])
+        gradients = pair.backward(grads[0].contiguous(), *saved, masks, *ctx.options)
+        return (*gradients, [None] * len(masks), *(None for _ in ctx.options))
+
+    def apply(inputs: tuple[Tensor, ...], masks: tuple[Tensor, ...], options: tuple[Any, ...]):
+        if not torch.compiler.is_compiling() and peek_interpreter_stack() is not None:
+            return Forward.apply(name, len(options), *options, *inputs, *masks)[0]
+        return pair.forward(*inputs, list(masks), *options)[0]
+
+    torch.library.register_autograd(f"lohe::{name}", backward, setup_context=save)
+    torch.library.register_autograd(f"lohe::{name}_backward", _refuse)
+    return apply
+
+
+def _refuse(ctx: Any, *grads: Tensor):
+    raise RuntimeError(
+        "The chunked backend has first derivatives only; for second derivatives (Hessians, "
+        'gradient penalties) call lohe.oscillator_attention with backend="reference".'
+    )
+
+
+class Forward(Function):
+    """The forward op under torch.func, with vmap over heads."""
+
+    @staticmethod
+    def forward(name: str, options: int, *args: Any):
+        op, _, inputs, _ = PAIRS[name]
+        tensors = args[options:]
+        return op(*tensors[:inputs], list(tensors[inputs:]), *args[:options])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]):
+        name, options, *args = inputs
+        n, tensors = PAIRS[name].inputs, args[options:]
+        ctx.head, ctx.masks = (name, options, *args[:options]), len(tensors) - n
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.save_for_backward(*tensors[:n], *output, *tensors[n:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor):
+        gradients = Backward.apply(*ctx.head, grads[0].contiguous(), *ctx.saved_tensors)
+        return (*(None for _ in ctx.head), *gradients, *(None for _ in range(ctx.masks)))
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any):
+        return _over_heads(Forward.apply, info, in_dims, args)
+
+
+class Backward(Function):
+    """The backward op, as a function of its own so that vmap(grad(...)) finds a rule for it."""
+
+    @staticmethod
+    def forward(name: str, options: int, *args: Any):
+        _, op, inputs, outputs = PAIRS[name]
+        tensors, n = args[options:], 1 + inputs + outputs
+        return op(*tensors[:n], list(tensors[n:]), *args[:options])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]):
+        pass
+
+    backward = staticmethod(_refuse)
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any):
+        return _over_heads(Backward.apply, info, in_dims, args)
+
+
+def _over_heads(
+    apply: Callable[..., tuple[Tensor, ...]],
+    info: Any,
+    mapped: tuple[Any, ...],
+    args: tuple[Any, ...],
+) -> tuple[tuple[Tensor, ...], tuple[int, ...]]:
+    """vmap rule: fold the mapped axis of every tensor into its heads, call once, unfold."""
+    size: int = info.batch_size
+    first, at = next((a, m) for a, m in zip(args, mapped, strict=True) if isinstance(a, Tensor))
+    heads = (first if at is None else first.select(at, 0)).shape[1]
+    folded = (
+        _fold(a, m, size, heads) if isinstance(a, Tensor) else a
+        for a, m in zip(args, mapped, strict=True)
+    )
+    outs = apply(*folded)
+    axes = tuple(_head_axis(out.ndim) for out in outs)
+    return tuple(o.unflatten(a, (size, heads)) for o, a in zip(outs, axes, strict=True)), axes
+
+
+def _head_axis(ndim: int) -> int:
+    """Second of four axes (batch, heads, ...), else first: (heads, tokens, features), (heads,)."""
+    return 1 if ndim == 4 else 0
+
+
+def _fold(x: Tensor, mapped: int | None, size: int, heads: int) -> Tensor:
+    """Move the mapped axis of `x` into its head axis; what broadcasts over both stays as it is."""
+    axis = _head_axis(x.ndim - (mapped is not None))
+    if mapped is not None:
+        x = x.movedim(mapped, axis)
+    elif x.shape[axis] == 1 and heads > 1:
+        return x
+    else:
+        x = x.unsqueeze(axis)
+    sizes = list(x.shape)
+    sizes[axis : axis + 2] = size, heads
+    return torch.broadcast_to(x, sizes).flatten(axis, axis + 1)

@@ -1,0 +1,101 @@
+"""torch.compile, torch.export, vmap, torch.func, autocast, inference mode."""
+
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+import torch
+from torch.func import functional_call, grad, stack_module_state, vmap
+
+import lohe
+from accuracy import ROUNDING
+
+BACKENDS = pytest.mark.parametrize("backend", ["reference", "chunked", "auto"])
+CALLS = pytest.mark.parametrize(
+    "call", [{"causal": True}, {"sharpness": 3.5, "gain": 2.0}, {"coupling": "exp", "causal": True}]
+)
+
+
+def test_compile_and_export():
+    # the shape checks of the other tests and torch.compile do not mix: a process of its own
+    tests = Path(__file__).with_name("compiling.py")
+    call = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", str(tests)]
+    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+@BACKENDS
+@CALLS
+def test_vmap_over_a_pack_of_models_is_a_loop(make, backend, call):
+    packs = [make(9) for _ in range(4)]
+    stacked = {n: torch.stack([x[n] for x in packs]) for n in packs[0]}
+    attention = partial(lohe.oscillator_attention, backend=backend, **call)
+    together = vmap(lambda x: attention(**x))(stacked)
+    apart = torch.stack([attention(**x) for x in packs])
+    torch.testing.assert_close(together, apart, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("backend", ["chunked", "auto"])
+@pytest.mark.parametrize("mapped", ["f", "v", "anchors"])
+def test_vmap_over_one_input_leaves_the_others_shared(make, backend, mapped):
+    x = make(9)
+    many = torch.stack([make(9)[mapped] for _ in range(3)], dim=1)  # not the leading axis
+    mask = torch.rand(2, 3, 9, 9, generator=torch.Generator().manual_seed(0)) > 0.3
+    key_mask = torch.tensor([[True] * 9, [True] * 5 + [False] * 4])
+    call = partial(
+        lohe.oscillator_attention, mask=mask, key_mask=key_mask, sharpness=2, backend=backend
+    )
+    together = vmap(lambda one: call(**x | {mapped: one}), in_dims=1)(many)
+    apart = torch.stack([call(**x | {mapped: one}) for one in many.unbind(1)])
+    torch.testing.assert_close(together, apart, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("backend", ["chunked", "auto"])
+@pytest.mark.parametrize("sharpness", [1, 2.5])
+def test_per_model_gradients_by_vmap_of_grad(rng, backend, sharpness):
+    options = {"sharpness": sharpness, "gain": "learned", "backend": backend, "generator": rng}
+    layers = [lohe.OscillatorAttention(8, 2, 12, **options).double() for _ in range(3)]
+    parameters, _ = stack_module_state(layers)
+    x = torch.randn(3, 2, 10, 8, dtype=torch.float64, generator=rng)
+
+    def loss(parameters, x):
+        return functional_call(layers[0], parameters, x).square().sum()
+
+    together = vmap(grad(loss))(parameters, x)
+    for n, layer in enumerate(layers):
+        alone = grad(loss)(dict(layer.named_parameters()), x[n])
+        for name, gradient in alone.items():
+            torch.testing.assert_close(together[name][n], gradient, rtol=1e-10, atol=1e-11)
+
+
+@BACKENDS
+def test_autocast_touches_the_projections_and_not_the_physics(rng, backend):
+    layer = lohe.OscillatorAttention(16, 2, 30, sharpness=2, backend=backend, generator=rng)
+    x = torch.randn(2, 20, 16, generator=rng)
+    settled = []
+    layer.settle = lambda h: settled.append(h.dtype) or lohe.ops.fixed_point(h)
+    with torch.autocast("cpu", torch.bfloat16):
+        out = layer(x)
+    assert out.dtype == torch.bfloat16
+    assert settled == [torch.float32]
+    assert all(p.dtype == torch.float32 for p in layer.parameters())
+    torch.testing.assert_close(out.float(), layer(x), atol=0.02, rtol=0.02)
+    out.float().sum().backward()
+    assert all(p.grad is not None and p.grad.dtype == torch.float32 for p in layer.parameters())
+
+
+@BACKENDS
+def test_inference_mode(make, backend):
+    x = make(20)
+    wanted = lohe.oscillator_attention(**x, backend=backend)
+    with torch.inference_mode():
+        assert torch.equal(lohe.oscillator_attention(**x, backend=backend), wanted)
+
+
+def test_results_are_the_same_when_run_again(make):
+    x = {n: t.float() for n, t in make(300).items()}
+    for backend in ("reference", "chunked"):
+        first, second = (lohe.oscillator_attention(**x, backend=backend) for _ in range(2))
+        assert torch.equal(first, second)
