@@ -1,0 +1,227 @@
+"""The command `lohe`: what it prints, in words and in JSON, and how it refuses."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import pytest
+import torch
+from typer.testing import CliRunner
+
+import lohe
+from lohe import cli, doctor
+
+
+def run(*arguments: str):
+    return CliRunner().invoke(cli.app, list(arguments), prog_name="lohe")
+
+
+def test_version():
+    result = run("--version")
+    assert result.exit_code == 0
+    assert result.output == f"lohe {lohe.__version__}\n"
+
+
+@pytest.mark.parametrize("command", ["cost", "doctor", "demo"])
+def test_every_command_has_help_with_examples(command):
+    result = run(command, "--help")
+    assert result.exit_code == 0
+    assert f"Examples:\n    lohe {command}\n" in result.output
+    assert max(len(line) for line in result.output.splitlines()) <= 80
+
+
+def test_cost_prints_the_tables_with_the_papers_numbers_beside():
+    result = run("cost")
+    assert result.exit_code == 0
+    for title in ("Table 7.", "Table 10.", "Table 11.", "Oscillators:"):
+        assert title in result.output
+    assert "57,526    963  395,776   57,526   963 395,776 agrees" in result.output
+    assert result.output.count("agrees") == 20
+    assert "DIFFERS" not in result.output
+    assert "4 x 128 x 7 = 3,584" in result.output
+    assert max(len(line) for line in result.output.splitlines()) <= 80
+    assert "\x1b" not in result.output  # no colours in a pipe
+
+
+def test_cost_as_json():
+    paper = json.loads(run("cost", "--json").output)
+    assert len(paper["layers"]) == 6
+    kws = paper["layers"][0]
+    assert (kws["task"], kws["coupling"], kws["operations"]["all_digital"]) == (
+        "KWS",
+        "relu",
+        33908,
+    )
+    assert [kws["oscillators"], len(paper["table7"]), len(paper["table10"])] == [98, 5, 5]
+    assert all(row["agrees"] and row["ours"] == row["paper"] for row in paper["table11"])
+
+
+def test_cost_of_one_layer():
+    layer = (
+        "--tokens",
+        "128",
+        "--heads",
+        "4",
+        "--d-osc",
+        "8",
+        "--coupling",
+        "softplus",
+        "--causal",
+    )
+    assert "932,352" in run("cost", *layer).output
+    counts = json.loads(run("cost", *layer, "--json").output)
+    assert counts["operations"]["all_digital"] == 932_352
+    assert counts["oscillators"] == 3_584
+    assert counts["reduction"]["equilibration_and_readout_physical"] == 1
+
+
+def test_cost_defaults_to_one_head_on_the_circle():
+    counts = json.loads(run("cost", "--tokens", "9", "--json").output)
+    assert (counts["heads"], counts["d_osc"], counts["coupling"]) == (1, 2, "relu")
+    assert counts["operations"]["softmax"] == 963
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--tokens", "0"], "tokens must be at least 1, got 0"),
+        (["--tokens", "9", "--heads", "0"], "heads must be at least 1, got 0"),
+        (["--tokens", "9", "--d-osc", "1"], "d_osc must be at least 2, got 1"),
+        (["--tokens", "9", "--coupling", "tanh"], "one of relu, softplus, elu, exp, got 'tanh'"),
+        (["--heads", "2"], "add --tokens"),
+        (["--causal"], "add --tokens"),
+        (["--tokens", "many"], "--tokens"),
+    ],
+)
+def test_bad_values_get_one_line_and_exit_code_2(arguments, message):
+    result = run("cost", *arguments)
+    assert result.exit_code == 2
+    [error] = [line for line in result.output.splitlines() if line.startswith("Error:")]
+    assert message in error
+    assert "Traceback" not in result.output
+
+
+def test_as_a_module_in_a_process_of_its_own():
+    command = [sys.executable, "-m", "lohe", "cost", "--json"]
+    result = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120)
+    assert json.loads(result.stdout) == json.loads(run("cost", "--json").output)
+
+
+def test_demo_hands_its_folder_over(monkeypatch, tmp_path):
+    seen = []
+    demo = ModuleType("lohe.demo")
+    monkeypatch.setattr(demo, "main", seen.append, raising=False)
+    monkeypatch.setitem(sys.modules, "lohe.demo", demo)
+    assert run("demo").exit_code == 0
+    assert run("demo", "--out", str(tmp_path)).exit_code == 0
+    assert seen == [Path("demo"), tmp_path]
+
+
+def test_demo_refuses_a_file(tmp_path):
+    (tmp_path / "taken").touch()
+    result = run("demo", "--out", str(tmp_path / "taken"))
+    assert result.exit_code == 2
+    assert "is a file" in result.output
+
+
+def test_doctor_finds_this_machine_fit():
+    result = run("doctor")
+    assert result.exit_code == 0, result.output
+    assert "lohe works here." in result.output
+    for name in (lohe.__version__, torch.__version__, "reference on cpu", "chunked on cpu"):
+        assert name in result.output
+
+
+def test_doctor_as_json():
+    report = json.loads(run("doctor", "--json").output)
+    assert report["healthy"]
+    assert report["versions"]["lohe"] == lohe.__version__
+    by_name = {finding["name"]: finding for finding in report["backends"]}
+    assert by_name["reference on cpu"]["status"] == by_name["chunked on cpu"]["status"] == "ok"
+    # the kernels may be absent, never wrong; where they are absent, the reason is given
+    assert by_name["triton on cpu"]["status"] in ("ok", "absent")
+    assert by_name["triton on cpu"]["detail"]
+
+
+@pytest.mark.parametrize("wrong", [torch.nan, 1e-3])
+def test_doctor_exits_with_1_when_a_backend_is_wrong(monkeypatch, wrong):
+    right = lohe.oscillator_attention
+
+    def broken(*args, backend, **kwargs):
+        return right(*args, backend="reference", **kwargs) + (wrong if backend == "chunked" else 0)
+
+    monkeypatch.setattr(lohe, "oscillator_attention", broken)
+    result = run("doctor")
+    assert result.exit_code == 1
+    assert "FAILED" in result.output
+    assert result.output.count("wrong by") == 1
+    assert json.loads(run("doctor", "--json").output)["healthy"] is False
+
+
+def test_doctor_tells_a_backend_that_declines_from_one_that_breaks(monkeypatch):
+    right = lohe.oscillator_attention
+
+    def declining(*args, backend, **kwargs):
+        if backend != "reference" or args[0].dtype == torch.float32:
+            raise ValueError(f"{backend} needs another machine")
+        return right(*args, backend=backend, **kwargs)
+
+    monkeypatch.setattr(lohe, "oscillator_attention", declining)
+    assert doctor.self_test("triton", "cpu").status == "absent"
+    assert doctor.self_test("triton", "cpu").detail == "triton needs another machine"
+    assert doctor.self_test("chunked", "cpu").status == "failed"
+
+
+def test_doctor_names_what_is_missing_and_the_command_that_fixes_it(monkeypatch):
+    installed = doctor._version
+    monkeypatch.setattr(doctor, "_version", lambda p: None if p == "torchode" else installed(p))
+    result = run("doctor")
+    assert result.exit_code == 0
+    assert '\n  pip install "lohe[ode]"\n' in result.output
+
+
+def test_doctor_describes_a_gpu(monkeypatch):
+    gpu = SimpleNamespace(name="Big GPU", total_memory=80 * 2**30, major=9, minor=0)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", lambda i: gpu)
+    cuda = next(finding for finding in doctor.devices() if finding.name == "cuda:0")
+    assert (cuda.status, cuda.detail) == ("ok", "Big GPU, 80 GiB, capability 9.0")
+
+
+def test_doctor_notices_a_driver_that_torch_cannot_use(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 0)
+    monkeypatch.setattr(torch.version, "cuda", None)
+    monkeypatch.setattr(doctor.shutil, "which", lambda name: f"/usr/bin/{name}")
+    cuda = next(finding for finding in doctor.devices() if finding.name == "cuda")
+    assert (cuda.status, cuda.fix) == ("absent", "pip install --force-reinstall torch")
+
+
+@pytest.mark.parametrize(
+    ("platform", "environment", "expected"),
+    [
+        ("linux", {}, "home/.cache/lohe"),
+        ("linux", {"XDG_CACHE_HOME": "/cache"}, "/cache/lohe"),
+        ("linux", {"XDG_CACHE_HOME": "relative"}, "home/.cache/lohe"),
+        ("darwin", {}, "home/Library/Caches/lohe"),
+        ("win32", {"LOCALAPPDATA": "/local"}, "/local/lohe/Cache"),
+        ("linux", {"LOHE_DATA": "/corpora", "XDG_CACHE_HOME": "/cache"}, "/corpora"),
+    ],
+)
+def test_where_data_is_looked_for(monkeypatch, platform, environment, expected):
+    monkeypatch.setattr(sys, "platform", platform)
+    monkeypatch.setattr(Path, "home", lambda: Path("home"))
+    for name in ("LOHE_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    assert doctor.data_home() == Path(expected)
+
+
+def test_a_data_folder_that_exists_is_reported(monkeypatch, tmp_path):
+    monkeypatch.setenv("LOHE_DATA", str(tmp_path))
+    assert doctor.data().status == "ok"
+    monkeypatch.setenv("LOHE_DATA", str(tmp_path / "elsewhere"))
+    assert doctor.data().status == "absent"
+    assert "does not exist" in doctor.data().detail

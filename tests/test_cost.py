@@ -1,0 +1,127 @@
+"""The counting convention of Appendix B, against every count the paper prints."""
+
+import doctest
+from dataclasses import astuple
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from lohe import cost
+
+# Table 11 as printed: softmax, all digital, equilibration, and readout, and affine sum physical.
+PRINTED = {
+    ("KWS", "relu"): (57_526, 33_908, 23_912, 14_308, 4_802),
+    ("SVA", "relu"): (963, 594, 396, 234, 81),
+    ("TinyStories", "relu"): (395_776, 635_136, 362_752, 98_560, 33_024),
+    ("KWS", "softplus"): (57_526, 77_126, 67_130, 57_526, 48_020),
+    ("SVA", "softplus"): (963, 1_323, 1_125, 963, 810),
+    ("TinyStories", "softplus"): (395_776, 932_352, 659_968, 395_776, 330_240),
+}
+SHAPES = {  # caption of Table 7: T, n_h, d_osc, causal
+    "KWS": (49, 2, 2, False),
+    "SVA": (9, 1, 2, False),
+    "TinyStories": (128, 4, 8, True),
+}
+
+shapes = st.tuples(st.integers(1, 300), st.integers(1, 16), st.integers(2, 64))
+
+
+@pytest.mark.parametrize(("task", "coupling"), PRINTED)
+def test_every_printed_count_to_the_unit(task, coupling):
+    tokens, heads, d_osc, causal = SHAPES[task]
+    counts = cost.operations(tokens, heads, d_osc, coupling, causal)
+    assert astuple(counts) == PRINTED[task, coupling]
+
+
+@pytest.mark.parametrize("table", [cost.table_7, cost.table_10, cost.table_11])
+def test_the_tables_agree_with_the_paper(table):
+    assert [row.label for row in table()] == list(cost.LABELS.values())
+    assert all(row.agrees for row in table())
+
+
+def test_the_tables_hold_what_the_paper_prints():
+    # column by column, so that a typing error in cost.py and one here would have to coincide
+    columns = list(zip(*(row.paper for row in cost.table_11()), strict=True))
+    assert columns == list(PRINTED.values())
+    assert [row.paper for row in cost.table_7()][1:] == [
+        (1.7, 1.6, 0.6),
+        (2.4, 2.4, 1.1),
+        (4.0, 4.1, 4.0),
+        (12.0, 11.9, 12.0),
+    ]
+    assert [row.paper for row in cost.table_10()][1:] == [
+        (0.7, 0.7, 0.4),
+        (0.9, 0.9, 0.6),
+        (1.0, 1.0, 1.0),
+        (1.2, 1.2, 1.2),
+    ]
+
+
+def test_a_wrong_number_does_not_agree():
+    assert not cost.Row("counts", (962,), (963,)).agrees
+    assert not cost.Row("reduction", (1.76,), (1.7,)).agrees
+
+
+@given(shapes, st.booleans())
+def test_softplus_with_a_physical_readout_costs_what_softmax_does(shape, causal):
+    # caption of Table 10: both reduce to one exponential per pair, one row sum and one division
+    counts = cost.operations(*shape, coupling="softplus", causal=causal)
+    assert counts.reduction("equilibration_and_readout_physical") == 1
+
+
+@given(shapes, st.sampled_from(list(cost.COUPLINGS)), st.booleans())
+def test_each_implementation_leaves_less_digital(shape, coupling, causal):
+    _, *oscillator = astuple(cost.operations(*shape, coupling=coupling, causal=causal))
+    assert oscillator == sorted(oscillator, reverse=True)
+
+
+@given(shapes)
+def test_the_last_reduction_approaches_the_exponential_plus_two(shape):
+    # caption of Table 7: an exponential, a row sum and a division against one relu
+    tokens, *_ = shape
+    reduction = cost.operations(*shape).reduction("affine_physical")
+    assert reduction == pytest.approx(cost.EXPONENTIAL + 2 - 1 / tokens)
+
+
+@given(shapes, st.booleans())
+def test_couplings_with_an_exponential_cost_the_same(shape, causal):
+    softplus, elu, exp = (
+        cost.operations(*shape, coupling=name, causal=causal) for name in ("softplus", "elu", "exp")
+    )
+    assert softplus == elu == exp
+
+
+def test_oscillator_budgets_of_the_paper():
+    assert cost.oscillators(tokens=49, heads=2, d_osc=2) == 98  # Sec. 5, KWS
+    assert cost.oscillators(tokens=50, heads=4, d_osc=32) == 6_200  # Sec. 5, WikiText-2
+
+
+@pytest.mark.parametrize(
+    ("wrong", "message"),
+    [
+        ({"tokens": 0}, "tokens must be at least 1, got 0"),
+        ({"heads": -1}, "heads must be at least 1, got -1"),
+        ({"d_osc": 1}, "d_osc must be at least 2, got 1"),
+        ({"coupling": "tanh"}, "one of relu, softplus, elu, exp, got 'tanh'"),
+    ],
+)
+def test_bad_input_is_refused_with_a_reason(wrong, message):
+    with pytest.raises(ValueError, match=message):
+        cost.operations(**{"tokens": 9, "heads": 1, "d_osc": 2, **wrong})
+
+
+def test_budgets_refuse_bad_shapes_too():
+    with pytest.raises(ValueError, match="d_osc must be at least 2"):
+        cost.oscillators(tokens=9, heads=1, d_osc=1)
+
+
+def test_an_unknown_implementation_is_named():
+    with pytest.raises(ValueError, match=r"knows the implementations .* got 'optical'"):
+        cost.operations(9, 1, 2).reduction("optical")
+
+
+def test_docstring_examples():
+    result = doctest.testmod(cost)
+    assert result.attempted > 0
+    assert result.failed == 0
