@@ -1,6 +1,6 @@
 """Attention by synchronization: oscillators settle on a sphere, their positions are the weights."""
 
-from lohe import attention, cost, ops, sphere
+from lohe import attention, cost, dynamics, ops, sphere, substrates, theory
 from lohe.attention import OscillatorAttention, SoftmaxAttention
 from lohe.ops import attention_weights, checks, oscillator_attention
 
@@ -13,7 +13,10 @@ __all__ = [
     "attention_weights",
     "checks",
     "cost",
+    "dynamics",
     "ops",
     "oscillator_attention",
     "sphere",
+    "substrates",
+    "theory",
 ]

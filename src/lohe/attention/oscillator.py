@@ -38,6 +38,7 @@ class OscillatorAttention(nn.Module):
     (torch.Size([8, 10, 32]), torch.Size([8, 4, 10, 10]))
     """
 
+    to_f: nn.Module  # may be wrapped, as Appendix E's amplification does
     drive: Callable[[Tensor, Tensor], Tensor]
     settle: Callable[[Tensor], Tensor]
 

@@ -155,10 +155,10 @@ def _carry_over(original: nn.MultiheadAttention, layer: OscillatorAttention) -> 
     with torch.no_grad():
         into = (layer.to_f, layer.to_g, layer.to_v)
         for to, weight in zip(into, original.in_proj_weight.chunk(3), strict=True):
-            to.weight.copy_(weight)
+            to.get_parameter("weight").copy_(weight)
         if original.in_proj_bias is not None:
             for to, bias in zip(into, original.in_proj_bias.chunk(3), strict=True):
-                to.bias.copy_(bias)
+                to.get_parameter("bias").copy_(bias)
         layer.to_out.weight.copy_(original.out_proj.weight)
         if original.out_proj.bias is None:
             layer.to_out.bias.zero_()

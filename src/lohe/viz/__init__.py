@@ -1,0 +1,1 @@
+"""Pictures: arrays in, axes out. Nothing here computes."""

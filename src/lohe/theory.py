@@ -1,0 +1,117 @@
+"""Section 3 as executable statements: stability, degenerate positions, antipodal starts."""
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from lohe import sphere
+
+
+def energy(
+    z: Float[Tensor, "*#batch d_osc"], h: Float[Tensor, "*#batch d_osc"]
+) -> Float[Tensor, "*batch"]:
+    """V(z) = -zᵀh: lowest, -‖h‖, at the fixed point h/‖h‖ and highest, ‖h‖, opposite it."""
+    return -(z * h).sum(dim=-1)
+
+
+def energy_rate(
+    z: Float[Tensor, "*#batch d_osc"], h: Float[Tensor, "*#batch d_osc"]
+) -> Float[Tensor, "*batch"]:
+    """Theorem 3: V̇ = -(‖h‖² - (zᵀh)²) <= 0, zero only at ±h/‖h‖.
+
+    So -h/‖h‖ repels and every other start reaches h/‖h‖. Computed as -‖(I - zzᵀ)h‖², the same
+    number for unit z, which rounding cannot make positive.
+    """
+    z, h = torch.broadcast_tensors(z, h)
+    return -sphere.tangent(z, h).square().sum(dim=-1)
+
+
+def expected_drive_squared(couplings: Float[Tensor, "*batch j"]) -> Float[Tensor, "*batch"]:
+    """Proposition 4: E‖h_i‖² = ‖w_i‖² for h_i = Σ_j w_ij r_j and independent uniform anchors.
+
+    A masked key has w_ij = 0 and drops out: under a causal mask the sum runs over j <= i.
+    """
+    return couplings.square().sum(dim=-1)
+
+
+def drive_squared_variance(
+    couplings: Float[Tensor, "*batch j"], d_osc: int
+) -> Float[Tensor, "*batch"]:
+    """Var ‖h_i‖² = (2/d_osc) (‖w_i‖⁴ - Σ_j w_ij⁴): the cross terms 2 w_j w_k r_j·r_k, j < k.
+
+    E(r_j·r_k)² = 1/d_osc, and different pairs are uncorrelated.
+    """
+    square = couplings.square()
+    return 2 / d_osc * (square.sum(dim=-1).square() - square.square().sum(dim=-1))
+
+
+def degenerate_bound(
+    couplings: Float[Tensor, "*batch j"], epsilon: float, d_osc: int
+) -> Float[Tensor, "*batch"]:
+    """Upper bound on Pr(‖h_i‖² <= ε‖w_i‖²) for independent uniform anchors, by Cantelli.
+
+    v / (v + (1 - ε)²), v = Var‖h‖²/‖w‖⁴ <= 2/d_osc. It falls only as 1/d_osc; the exponential
+    bound of Section 3 has an unspecified constant, so there is no number to give for it.
+    """
+    if not 0 < epsilon < 1:
+        raise ValueError(
+            f"epsilon is the fraction of ‖w‖² that ‖h‖² falls below, got {epsilon}. "
+            "Choose it between 0 and 1."
+        )
+    mean = expected_drive_squared(couplings)
+    v = drive_squared_variance(couplings, d_osc)
+    return v / (v + ((1 - epsilon) * mean).square())
+
+
+def cap_probability(angle: float | Float[Tensor, "*batch"], d_osc: int) -> Float[Tensor, "*batch"]:
+    """Eq. 10: Pr(∠(z(0), -z*) < α) = Γ(d/2) / (√π Γ((d-1)/2)) ∫₀^α sin^(d-2) θ dθ, 0 <= α <= π.
+
+    >>> cap_probability(math.pi / 4, d_osc=2)
+    tensor(0.2500, dtype=torch.float64)
+    """
+    check_dimension(d_osc)
+    return sphere.cap_probability(angle, d_osc)
+
+
+def cap_bound(angle: float | Float[Tensor, "*batch"], d_osc: int) -> Float[Tensor, "*batch"]:
+    """Proposition 5: the cap's probability is at most prefactor(d) α sin^(d-2) α, 0 < α < π/2.
+
+    It decays exponentially in d_osc, since sin α < 1 and the prefactor grows as √(d/2π).
+    """
+    alpha = torch.as_tensor(angle, dtype=torch.float64)
+    return cap_prefactor(d_osc) * alpha * torch.sin(alpha) ** (d_osc - 2)
+
+
+def cap_asymptote(angle: float | Float[Tensor, "*batch"], d_osc: int) -> Float[Tensor, "*batch"]:
+    """C(d) α^(d-1) with C(d) = prefactor(d)/(d-1): the cap's probability as α -> 0."""
+    alpha = torch.as_tensor(angle, dtype=torch.float64)
+    return cap_prefactor(d_osc) / (d_osc - 1) * alpha ** (d_osc - 1)
+
+
+def cap_prefactor(d_osc: int) -> float:
+    """Γ(d/2) / (√π Γ((d-1)/2)), which makes sin^(d-2) θ a probability density on (0, π)."""
+    check_dimension(d_osc)
+    return math.exp(math.lgamma(d_osc / 2) - math.lgamma((d_osc - 1) / 2)) / math.sqrt(math.pi)
+
+
+def readout_rank_bound(d_osc: int, sharpness: int) -> int:
+    """Largest rank of the similarity (1 + z_i·r_j)^p for unit z, r: C(d+p-1, p) + C(d+p-2, p-1).
+
+    The dimension of the polynomials of degree p on the sphere; d + 1 at p = 1. Sharpening does
+    raise rank, until the number of tokens limits it. Masking can raise it further.
+
+    >>> readout_rank_bound(2, 1), readout_rank_bound(2, 4)
+    (3, 9)
+    """
+    check_dimension(d_osc)
+    if sharpness < 1:
+        raise ValueError(f"sharpness is the power of the readout, p >= 1; got {sharpness}.")
+    d, p = d_osc, sharpness
+    return math.comb(d + p - 1, p) + math.comb(d + p - 2, p - 1)
+
+
+def check_dimension(d_osc: int) -> None:
+    if d_osc < 2:
+        raise ValueError(f"Oscillators live on a sphere in d_osc >= 2 dimensions, got {d_osc}.")

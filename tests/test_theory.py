@@ -1,0 +1,189 @@
+"""Section 3, checked by sampling, quadrature and limits."""
+
+import math
+from itertools import pairwise
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from scipy.integrate import quad
+
+from lohe import sphere, theory
+from lohe.dynamics import fixed_query
+
+DIMENSIONS = [2, 3, 4, 8, 16, 32, 64]
+
+
+# --- Theorem 3 -----------------------------------------------------------------------------------
+
+
+@given(st.integers(2, 20), st.integers(0, 2**31), st.floats(-6, 6))
+def test_energy_falls_except_at_the_two_equilibria(d, seed, exponent):
+    rng = torch.Generator().manual_seed(seed)
+    z = sphere.uniform(10, d, generator=rng, dtype=torch.float64)
+    h = 10**exponent * torch.randn(10, d, generator=rng, dtype=torch.float64)
+    z_star, norm = sphere.normalize(h), h.norm(dim=-1)
+    assert (theory.energy_rate(z, h) < 0).all()
+    for equilibrium in (z_star, -z_star):
+        assert (theory.energy_rate(equilibrium, h).abs() <= 1e-28 * norm**2).all()
+    assert (theory.energy(z_star, h) <= theory.energy(z, h)).all()
+    assert (theory.energy(z, h) <= theory.energy(-z_star, h)).all()
+
+
+def test_energy_rate_is_the_derivative_along_the_flow(rng):
+    z = sphere.uniform(10, 5, generator=rng, dtype=torch.float64)
+    h = torch.randn(10, 5, generator=rng, dtype=torch.float64)
+    (slope,) = torch.autograd.grad(theory.energy(z.requires_grad_(), h).sum(), z)
+    z = z.detach()
+    torch.testing.assert_close(theory.energy_rate(z, h), (slope * fixed_query(z, h)).sum(-1))
+    stated = -(h.square().sum(-1) - (z * h).sum(-1).square())
+    torch.testing.assert_close(theory.energy_rate(z, h), stated)
+
+
+# --- Proposition 4 -------------------------------------------------------------------------------
+
+
+def sampled_drives(couplings, d, n, generator):
+    """‖h_i‖² over n draws of the anchors, (n, i)."""
+    anchors = sphere.uniform(n, couplings.shape[-1], d, generator=generator, dtype=torch.float64)
+    return torch.einsum("ij,njd->nid", couplings, anchors).square().sum(dim=-1)
+
+
+@pytest.mark.parametrize("d", [2, 3, 8])
+@pytest.mark.parametrize("causal", [False, True])
+def test_mean_and_variance_of_the_drive(d, causal, rng):
+    couplings = torch.rand(6, 6, generator=rng, dtype=torch.float64) + 0.1
+    if causal:
+        couplings = couplings.tril()
+    n = 40_000
+    squares = sampled_drives(couplings, d, n, rng)
+    mean, variance = (
+        theory.expected_drive_squared(couplings),
+        theory.drive_squared_variance(couplings, d),
+    )
+    tolerance = 5 * (variance / n).sqrt() + 1e-12  # with one active anchor ‖h‖ is certain
+    assert ((squares.mean(0) - mean).abs() < tolerance).all()
+    torch.testing.assert_close(squares.var(0), variance, rtol=0.05, atol=1e-12)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_weak_drives_get_rare_with_dimension(causal, rng):
+    couplings = torch.rand(12, 12, generator=rng, dtype=torch.float64) + 0.1
+    if causal:
+        couplings = couplings.tril()
+    epsilon = 0.5
+    mean = theory.expected_drive_squared(couplings)
+    tails = []
+    for d in (2, 4, 8, 16, 32):
+        weak = sampled_drives(couplings, d, 10_000, rng) <= epsilon * mean
+        frequency = weak.double().mean(0)
+        assert (frequency <= theory.degenerate_bound(couplings, epsilon, d) + 1e-12).all()
+        tails.append(frequency[-1].item())  # the position that sees all anchors
+    assert tails[0] > 0.2
+    # faster than any power of d, which would lose the same factor at each doubling
+    factors = [after / before for before, after in pairwise(tails)]
+    assert all(after < 0.9 * before for before, after in pairwise(factors))
+
+
+def test_two_anchors_cancel_as_often_as_a_cap_is_large(rng):
+    # ‖r_1 + r_2‖² <= 2ε iff cos φ <= ε - 1: the tail is exact, and below the bound
+    couplings, epsilon = torch.ones(1, 2, dtype=torch.float64), 0.25
+    for d in (2, 3, 8):
+        exact = theory.cap_probability(math.acos(1 - epsilon), d).item()
+        n = 100_000
+        seen = (sampled_drives(couplings, d, n, rng) <= 2 * epsilon).double().mean().item()
+        assert abs(seen - exact) < 5 * math.sqrt(exact / n)
+        assert exact <= theory.degenerate_bound(couplings, epsilon, d).item()
+
+
+# --- Proposition 5 -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_cap_probability_is_the_integral(d):  # Eq. 10
+    for angle in (0.01, 0.3, 1.0, math.pi / 2 - 1e-9, math.pi / 2, 2.0, 3.1):
+        integral, _ = quad(
+            lambda x: math.sin(x) ** (d - 2), 0, angle, epsabs=0, epsrel=1e-12, limit=200
+        )
+        expected = theory.cap_prefactor(d) * integral
+        assert theory.cap_probability(angle, d).item() == pytest.approx(expected, rel=1e-10)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_cap_probability_is_the_fraction_of_uniform_points(d, rng):
+    n = 100_000
+    angle = torch.linspace(0.2, 3.0, 8, dtype=torch.float64)
+    pole = sphere.uniform(d, generator=rng, dtype=torch.float64)
+    z = sphere.uniform(n, d, generator=rng, dtype=torch.float64)
+    seen = (sphere.angle(z, pole)[:, None] < angle).double().mean(0)
+    p = theory.cap_probability(angle, d)
+    assert ((seen - p).abs() <= 5 * (p * (1 - p) / n).sqrt() + 1e-6).all()
+
+
+def test_cap_keeps_its_digits_in_the_far_tail():
+    # d = 64, α = 0.01: about 1e-127, by the first two terms of the series in α
+    d, angle = 64, 0.01
+    correction = 1 - (d - 2) / 6 * (d - 1) / (d + 1) * angle**2
+    tail = theory.cap_asymptote(angle, d).item() * correction
+    assert 0 < tail < 1e-120
+    assert theory.cap_probability(angle, d).item() == pytest.approx(tail, rel=1e-5)
+
+
+def test_known_caps():
+    half = torch.tensor([0.0, math.pi / 2, math.pi], dtype=torch.float64)
+    for d in DIMENSIONS:
+        torch.testing.assert_close(
+            theory.cap_probability(half, d), torch.tensor([0, 0.5, 1], dtype=torch.float64)
+        )
+    angle = torch.linspace(0, math.pi, 9, dtype=torch.float64)
+    torch.testing.assert_close(theory.cap_probability(angle, 2), angle / math.pi)
+    torch.testing.assert_close(theory.cap_probability(angle, 3), (1 - angle.cos()) / 2)
+
+
+@pytest.mark.parametrize("d", DIMENSIONS)
+def test_bound_and_asymptote(d):
+    angle = torch.linspace(1e-3, math.pi / 2 - 1e-3, 50, dtype=torch.float64)
+    p = theory.cap_probability(angle, d)
+    assert (p <= theory.cap_bound(angle, d) * (1 + 1e-12)).all()
+    ratio = theory.cap_probability(1e-3, d) / theory.cap_asymptote(1e-3, d)
+    assert abs(ratio - 1) < 1e-6 * d
+
+
+def test_cap_decays_exponentially_in_dimension():
+    p = torch.stack([theory.cap_probability(1.0, d) for d in range(2, 200)])
+    slope = p.log().diff()
+    assert (slope < 0).all()
+    assert slope[-1].item() == pytest.approx(math.log(math.sin(1.0)), rel=0.02)
+
+
+# --- rank of the readout -------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("d", "p"), [(2, 1), (2, 2), (2, 4), (3, 2), (4, 4), (8, 1), (8, 2)])
+def test_rank_bound_is_attained(d, p, rng):
+    tokens = 2 * theory.readout_rank_bound(d, p)
+    z, r = (sphere.uniform(tokens, d, generator=rng, dtype=torch.float64) for _ in range(2))
+    rank = torch.linalg.matrix_rank((1 + z @ r.mT) ** p, rtol=1e-11).item()
+    assert rank == theory.readout_rank_bound(d, p)
+
+
+def test_rank_bounds_of_the_paper_and_beyond():
+    assert [theory.readout_rank_bound(d, 1) for d in (2, 8, 32)] == [3, 9, 33]
+    assert theory.readout_rank_bound(2, 4) == 9
+    assert theory.readout_rank_bound(4, 4) == 55
+
+
+# --- questions without an answer -----------------------------------------------------------------
+
+
+def test_bad_questions_get_an_answer():
+    couplings = torch.ones(1, 3)
+    with pytest.raises(ValueError, match=r"d_osc >= 2 dimensions, got 1"):
+        theory.cap_probability(0.5, 1)
+    with pytest.raises(ValueError, match=r"d_osc >= 2 dimensions, got 0"):
+        theory.readout_rank_bound(0, 1)
+    with pytest.raises(ValueError, match=r"p >= 1; got 0"):
+        theory.readout_rank_bound(2, 0)
+    with pytest.raises(ValueError, match=r"fraction of ‖w‖².*got 1.0.*between 0 and 1"):
+        theory.degenerate_bound(couplings, 1.0, 2)
