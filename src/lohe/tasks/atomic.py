@@ -9,9 +9,9 @@ from pathlib import Path
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
-    """A temporary path beside `path`, which takes its place if the block succeeds."""
+    """A hidden temporary path beside `path`, which takes its place if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.", suffix=".part")
+    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=path.suffix)
     os.close(handle)
     temporary = Path(name)
     try:

@@ -22,7 +22,7 @@ def which_set(file: str, validation: float = 10.0, testing: float = 10.0) -> str
 
     The two shares are in percent. A clip keeps its split however many others come or go.
 
-    >>> which_set("0a7c2a8d_nohash_0.wav"), which_set("0a7c2a8d_nohash_4.wav")
+    >>> which_set("026290a7_nohash_0.wav"), which_set("026290a7_nohash_4.wav")
     ('valid', 'valid')
     """
     speaker = re.sub(r"_nohash_.*$", "", Path(file).name)
@@ -33,14 +33,18 @@ def which_set(file: str, validation: float = 10.0, testing: float = 10.0) -> str
     return "test" if share < validation + testing else "train"
 
 
+def clip_files(folder: Path) -> list[Path]:
+    """The clips in the folder of a word, in the order of their names."""
+    return sorted(p for p in folder.glob("[!.]*") if p.suffix in SUFFIXES)
+
+
 def list_clips(folder: Path, word: str, source: str) -> list[Path]:
-    """The clips of a word in the order of their names; `source` is what `lohe data` calls them."""
-    found = folder / word
-    clips = sorted(p for p in found.glob("*") if p.suffix in SUFFIXES) if found.is_dir() else []
+    """The clips of a word, of which there must be some; `source` is what `lohe data` calls them."""
+    clips = clip_files(folder / word)
     if not clips:
         words = sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
         raise FileNotFoundError(
-            f"{found} has no clips of '{word}' (.wav or .flac); words there: "
+            f"{folder / word} has no clips of '{word}' (.wav or .flac); words there: "
             f"{', '.join(words) or 'none'}. Get them with `lohe data fetch {source}`, or from a "
             f"copy that you have with `lohe data import {source} PATH`, or ask for other words."
         )

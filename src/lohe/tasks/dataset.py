@@ -135,8 +135,21 @@ def checksum(splits: Mapping[str, Split]) -> str:
     for split in sorted(splits):
         for name, rows in sorted((splits[split].inputs | splits[split].targets).items()):
             digest.update(f"{split} {name} {rows.dtype} {tuple(rows.shape)}\n".encode())
-            digest.update(memoryview(rows.contiguous().numpy()).cast("B"))
+            for block in rows.split(1 << 16):  # a view is copied to be read: never all of it
+                digest.update(block.contiguous().numpy().data)
     return digest.hexdigest()
+
+
+def one_of(task: str, option: str, value: str, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise ValueError(
+            f"{task} has no {option} {value!r}. Choose one of {', '.join(map(repr, choices))}."
+        )
+
+
+def at_least(task: str, option: str, value: int, least: int) -> None:
+    if value < least:
+        raise ValueError(f"{task} needs {option} >= {least}, got {value}.")
 
 
 def _widen(rows: Shaped[Tensor, "..."]) -> Shaped[Tensor, "..."]:

@@ -15,7 +15,7 @@ from torch import Tensor
 from lohe.tasks import manifest
 from lohe.tasks.cache import Entry, cached, fingerprint
 from lohe.tasks.clips import folder_of, list_clips, read_clip, which_set
-from lohe.tasks.dataset import Data, Examples, Split, Sums, percent
+from lohe.tasks.dataset import Data, Examples, Split, Sums, one_of, percent
 from lohe.tasks.logmel import LogMel
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
@@ -37,6 +37,14 @@ class KeywordSpotting:
     words: tuple[str, ...] = KEYWORDS
     version: Literal["0.01", "0.02"] = "0.02"
     front_end: LogMel = field(default_factory=LogMel)
+
+    def __post_init__(self) -> None:
+        one_of("KeywordSpotting", "version", self.version, tuple(SOURCES))
+        if not self.words or len(set(self.words)) < len(self.words):
+            raise ValueError(
+                f"KeywordSpotting needs words that differ, got {self.words!r}. Each word is a "
+                f"class; name it once."
+            )
 
     def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
         root = data_root(root)

@@ -1,6 +1,7 @@
 """What the two language-model tasks share: vocabulary, next-token targets, perplexity."""
 
 from collections import Counter
+from itertools import islice
 
 import torch
 import torch.nn.functional as F
@@ -14,8 +15,17 @@ PAD, BOS, EOS, UNK = range(4)
 
 
 def vocabulary(counts: Counter[str], words: int) -> tuple[str, ...]:
-    """The specials, then the most frequent words; of equally frequent ones the earlier seen."""
-    return SPECIALS + tuple(word for word, _ in counts.most_common(words))
+    """The specials, then the most frequent words; of equally frequent ones the earlier seen.
+
+    A special that is written out in the text is no word: WikiText-2's tokens release has `<unk>`.
+    """
+    ranked = (word for word, _ in counts.most_common() if word not in SPECIALS)
+    return SPECIALS + tuple(islice(ranked, words))
+
+
+def word_ids(names: tuple[str, ...]) -> dict[str, int]:
+    """Id of each word of a vocabulary; the specials cannot be spelled."""
+    return {word: k for k, word in enumerate(names) if k >= len(SPECIALS)}
 
 
 def next_token(chunks: Int16[Tensor, "chunk token"]) -> Split:

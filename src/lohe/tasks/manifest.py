@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from lohe.tasks.atomic import write_text
+from lohe.tasks.clips import clip_files
 from lohe.tasks.textfile import text_sha256
 
 NAME = "manifest.json"
@@ -29,10 +30,13 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
 
 def record(folder: Path, items: list[Path], origin: str) -> None:
     """Keeps the checksums of `items`, which lie in `folder`, as what arrived from `origin`."""
-    entries = read(folder)
     for item in items:
-        name = item.name.removesuffix(".xz")
-        entries[name] = {"sha256": sha256(item), "origin": origin}
+        note(folder, item.name.removesuffix(".xz"), sha256(item), origin)
+
+
+def note(folder: Path, name: str, sha256: str, origin: str) -> None:
+    """Keeps one checksum."""
+    entries = read(folder) | {name: {"sha256": sha256, "origin": origin}}
     write_text(folder / NAME, json.dumps(entries, indent=1, sort_keys=True) + "\n")
 
 
@@ -49,7 +53,7 @@ def check(item: Path, found: str) -> None:
 
 def sha256(item: Path) -> str:
     """Checksum of a text (uncompressed: .xz makes no difference) or of a folder of clips."""
-    return folder_sha256(sorted(item.iterdir())) if item.is_dir() else text_sha256(item)
+    return folder_sha256(clip_files(item)) if item.is_dir() else text_sha256(item)
 
 
 def folder_sha256(files: list[Path]) -> str:

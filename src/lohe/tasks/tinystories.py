@@ -1,7 +1,8 @@
 """TinyStories (Sec. 4.2): stories that a child would follow, one after the other in one file.
 
 The official text is 2 GB, so it is read as a stream, twice: once to count words and chunks, once
-to fill the chunks, which are then kept in the cache. Only ids ever sit in memory, 1.2 GB of them.
+to fill the chunks, which are then kept in the cache. Only ids sit in memory, 1.2 GB of them, and
+twice that while they are being stored.
 """
 
 import string
@@ -18,7 +19,7 @@ from torch import Tensor
 
 from lohe.tasks import language, manifest
 from lohe.tasks.cache import Entry, cached, fingerprint
-from lohe.tasks.dataset import Data, Examples, Sums, checksum
+from lohe.tasks.dataset import Data, Examples, Sums, at_least, checksum, one_of
 from lohe.tasks.language import BOS, EOS, PAD, UNK
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
@@ -46,17 +47,22 @@ class TinyStories:
     vocab: int = 8_000
     empty: Literal["refuse", "skip"] = "refuse"
 
+    def __post_init__(self) -> None:
+        one_of("TinyStories", "empty", self.empty, ("refuse", "skip"))
+        at_least("TinyStories", "tokens", self.tokens, SHORTEST)
+        at_least("TinyStories", "vocab", self.vocab, 1)
+
     def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
         root = data_root(root)
         paths = {s: find_text(root / FOLDER, name, FOLDER) for s, name in FILES.items()}
         entry = root / "cache" / FOLDER / f"tokens{self.tokens}-vocab{self.vocab}-{self.empty}"
         key = fingerprint(self, paths.values())
-        chunks, facts = cached(entry, key, lambda: self._encode(paths, progress))
+        chunks, made = cached(entry, key, lambda: self._encode(paths, progress))
         for split, path in paths.items():
-            manifest.check(path, facts["sources"][FILES[split]])
+            manifest.check(path, made["sources"][FILES[split]])
         splits = {split: language.next_token(chunks[split]) for split in FILES}
-        facts = {"task": asdict(self)} | facts
-        return Data(splits, tuple(facts.pop("names")), facts.pop("checksum"), facts)
+        facts = {"task": asdict(self)} | {k: made[k] for k in ("sources", "stories", "chunks")}
+        return Data(splits, tuple(made["names"]), made["checksum"], facts)
 
     def loss(
         self, outputs: Float[Tensor, "batch token word"], targets: Examples
@@ -99,7 +105,7 @@ class TinyStories:
     def _fill(
         self, text: TextFile, size: int, names: tuple[str, ...], progress: Progress
     ) -> Int16[Tensor, "chunk token"]:
-        ids = {word: k for k, word in enumerate(names)}
+        ids = language.word_ids(names)
         rows = np.full((size, self.tokens), PAD, dtype=np.int16)
         row = 0
         for words in self._stories(text):

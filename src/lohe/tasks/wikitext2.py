@@ -20,7 +20,7 @@ from jaxtyping import Float, Int16
 from torch import Tensor
 
 from lohe.tasks import language, manifest
-from lohe.tasks.dataset import Data, Examples, Split, Sums, checksum
+from lohe.tasks.dataset import Data, Examples, Split, Sums, at_least, checksum, one_of
 from lohe.tasks.language import BOS, EOS, PAD, UNK
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
@@ -51,6 +51,12 @@ class WikiText2:
     release: Literal["raw", "tokens"] = "raw"
     protocol: Protocol = "published"
 
+    def __post_init__(self) -> None:
+        one_of("WikiText2", "release", self.release, tuple(FOLDERS))
+        one_of("WikiText2", "protocol", self.protocol, ("published", "strict"))
+        at_least("WikiText2", "tokens", self.tokens, 1)
+        at_least("WikiText2", "vocab", self.vocab, 1)
+
     def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
         texts = self._texts(data_root(root))
         words = {name: list(tokenize(text.lines())) for name, text in texts.items()}
@@ -62,7 +68,7 @@ class WikiText2:
                     f"`lohe data fetch {SOURCES[self.release]}`."
                 )
             manifest.check(text.path, text.sha256)
-        names = language.vocabulary(_count(words["train"]), self.vocab)
+        names = language.vocabulary(Counter(words["train"]), self.vocab)
         splits = self._splits({name: encode(stream, names) for name, stream in words.items()})
         facts = {
             "task": asdict(self),
@@ -85,6 +91,12 @@ class WikiText2:
 
     def _texts(self, root: Path) -> dict[str, TextFile]:
         folder, source = root / FOLDERS[self.release], SOURCES[self.release]
+        other = "tokens" if self.release == "raw" else "raw"
+        if not folder.is_dir() and (root / FOLDERS[other]).is_dir():
+            raise FileNotFoundError(
+                f"{folder} is missing, but the other release is there: use it with "
+                f'WikiText2(release="{other}"), or get this one with `lohe data fetch {source}`.'
+            )
         return {
             split: TextFile(find_text(folder, f"wiki.{split}.{self.release}", source))
             for split in ("train", "valid", "test")
@@ -114,7 +126,7 @@ def tokenize(lines: Iterable[str]) -> Iterator[str]:
 
 def encode(words: list[str], names: tuple[str, ...]) -> Int16[Tensor, " word"]:
     """Ids of the words; whatever is no word of the vocabulary is UNK, the literal `<unk>` too."""
-    ids = {word: k for k, word in enumerate(names)}
+    ids = language.word_ids(names)
     return torch.tensor([ids.get(word, UNK) for word in words], dtype=torch.int16)
 
 
@@ -144,9 +156,3 @@ def overlapping_windows(
     missing = windows * tokens + 1 - len(stream)
     padded = torch.cat([stream, stream.new_full((missing,), PAD)])
     return padded.unfold(0, tokens + 1, tokens).contiguous()
-
-
-def _count(words: list[str]) -> Counter[str]:
-    counts = Counter(words)
-    del counts["<unk>"]  # the tokens release writes its own rare words so; UNK stands for them
-    return counts
