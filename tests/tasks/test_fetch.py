@@ -177,6 +177,24 @@ def test_an_archive_is_unpacked(server, tmp_path):
     assert [item.name for item in items] == ["wiki.train.raw", "wiki.valid.raw", "wiki.test.raw"]
 
 
+def test_unpacking_that_was_interrupted_is_done_again(server, speech, tmp_path):
+    clips = sorted((speech / "speech_commands_v0.02").rglob("*.wav"))
+    members = {f"{clip.parent.name}/{clip.name}": clip.read_bytes() for clip in clips}
+    server.files["a.zip"] = write_zip(tmp_path / "a.zip", members).read_bytes()
+    source = replace(SOURCES["speech-commands"], downloads=(Download(f"{server.url}/a.zip"),))
+
+    def interrupted(what, done, of):
+        if what.startswith("importing") and done == 5:
+            raise KeyboardInterrupt
+
+    root = tmp_path / "root"
+    with pytest.raises(KeyboardInterrupt):
+        fetch_corpus(source, root, progress=interrupted)
+    fetch_corpus(source, root)
+    assert len(list(root.rglob("*.wav"))) == len(clips)
+    assert len(server.asked) == 1  # the archive had arrived
+
+
 def test_a_server_error_is_tried_again(server, source, tmp_path):
     server.status = [503, 502]
     assert fetch_corpus(source, tmp_path)[0].read_bytes() == TEXT

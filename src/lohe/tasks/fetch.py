@@ -27,9 +27,10 @@ def fetch_corpus(
     """Downloads and unpacks a corpus, unless it is already there."""
     source = find_source(source) if isinstance(source, str) else source
     root = data_root(root)
-    if not source.missing(root):
-        return source.items(root)
     archives = [root / "downloads" / download.name for download in source.downloads]
+    # an archive that is still there was not unpacked to its end
+    if not source.missing(root) and not any(archive.exists() for archive in archives):
+        return source.items(root)
     for download, archive in zip(source.downloads, archives, strict=True):
         fetch_file(download, archive, source.name, progress)
         _check_arrival(source, root, download, archive)
