@@ -4,11 +4,10 @@ from pathlib import Path
 
 import pytest
 import shared_data
+from corpora import STORIES
 from sound import write_words
 
 from lohe.tasks import SVA, Data
-
-STORIES = "Once upon a time there was a cat.\n<|endoftext|>\nThe cat sat, and sat!\n<|endoftext|>\n"
 
 
 @pytest.fixture(scope="session")

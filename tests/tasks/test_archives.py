@@ -6,7 +6,7 @@ import tarfile
 import zipfile
 
 import pytest
-from conftest import STORIES
+from corpora import STORIES
 from sound import WORDS
 
 from lohe.tasks import KeywordSpotting, TinyStories, WikiText2, manifest

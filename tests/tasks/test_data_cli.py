@@ -1,7 +1,7 @@
 """`lohe data` from the outside."""
 
 import pytest
-from conftest import STORIES
+from corpora import STORIES
 from typer.testing import CliRunner
 
 from lohe.data_cli import app

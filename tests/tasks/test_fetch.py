@@ -6,7 +6,7 @@ from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
-from conftest import STORIES
+from corpora import STORIES
 from test_archives import write_zip
 
 from lohe.tasks import TinyStories, fetch, manifest
