@@ -1,0 +1,130 @@
+"""Bringing a copy that the user has, folder or archive, into the official layout."""
+
+import shutil
+import tarfile
+import zipfile
+import zlib
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path, PurePosixPath
+from typing import Protocol, runtime_checkable
+
+from lohe.tasks import manifest
+from lohe.tasks.atomic import replacing
+from lohe.tasks.progress import Progress, silent
+from lohe.tasks.root import data_root
+from lohe.tasks.sources import Source, find_source
+from lohe.tasks.textfile import text_sha256
+
+DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError)
+
+
+@runtime_checkable
+class Content(Protocol):
+    """An open member of a folder, a .zip or a .tar."""
+
+    def read(self, size: int = -1, /) -> bytes: ...
+
+    def close(self) -> None: ...
+
+
+def import_corpus(
+    source: Source | str, path: Path, root: Path | None = None, progress: Progress = silent
+) -> list[Path]:
+    """Copies what belongs to a corpus from a folder, a .zip, a .tar.* or a single file.
+
+    Only members with expected names are taken, wherever they lie inside; checksums are recorded.
+    """
+    source = find_source(source) if isinstance(source, str) else source
+    root = data_root(root)
+    unpack(source, path, root, progress)
+    return finish(source, root, origin=path.name)
+
+
+def unpack(source: Source, path: Path, root: Path, progress: Progress) -> None:
+    """Puts the members of `path` that belong to a corpus where they belong."""
+    placed = 0
+    try:
+        for member, content in _members(path):
+            with closing(content):
+                if (where := source.place(member)) is not None:
+                    _place(source, content, root / source.folder / where, f"{path}: {member}")
+                    placed += 1
+                    progress(f"importing {source.name}", placed, None)
+    except DAMAGE as error:
+        raise ValueError(
+            f"{path} cannot be unpacked ({error}): it is cut short or damaged. Get it again."
+        ) from None
+    if not placed:
+        raise FileNotFoundError(
+            f"{path} holds nothing that belongs to {source.name}; expected were files called "
+            f"{', '.join(source.expected)}. Name the folder or the archive (.zip, .tar.gz) that "
+            f"has them; if this is that archive, it is cut short: get it again."
+        )
+
+
+def finish(source: Source, root: Path, origin: str) -> list[Path]:
+    """Records the checksums of what has come into the folder; complains if a split is missing."""
+    items = source.items(root)
+    manifest.record(root / source.folder, items, origin)
+    if missing := source.missing(root):
+        raise FileNotFoundError(
+            f"{root / source.folder} still lacks {', '.join(missing)} after the import of {origin}:"
+            f" {source.name} is not complete. Import them too, or `lohe data fetch {source.name}`."
+        )
+    return items
+
+
+def _place(source: Source, content: Content, target: Path, origin: str) -> None:
+    with replacing(target) as temporary:
+        with temporary.open("wb") as file:
+            shutil.copyfileobj(content, file, 1 << 20)
+        pinned = source.pinned.get(target.name.removesuffix(".xz"))
+        if pinned is not None and (found := text_sha256(temporary)) != pinned:
+            raise ValueError(
+                f"{origin} has the wrong checksum: sha256 {found}, but the release has {pinned}. "
+                f"It is another edition or damaged; get it again. To use it all the same, put it "
+                f"at {target} yourself: records then name its own checksum."
+            )
+    _twin(target).unlink(missing_ok=True)  # an older copy, which would now be the wrong one
+
+
+def _twin(path: Path) -> Path:
+    """The same text, the other way: compressed if `path` is plain, plain if it is compressed."""
+    plain = path.name.removesuffix(".xz")
+    return path.with_name(f"{plain}.xz" if plain == path.name else plain)
+
+
+def _members(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+    if path.is_dir():
+        yield from _in_folder(path)
+    elif not path.is_file():
+        raise FileNotFoundError(f"{path} is not there. Name a folder or an archive that you have.")
+    elif zipfile.is_zipfile(path):
+        yield from _in_zip(path)
+    elif tarfile.is_tarfile(path):
+        yield from _in_tar(path)
+    else:
+        yield PurePosixPath(path.parent.name, path.name), path.open("rb")
+
+
+def _in_folder(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+    for file in sorted(path.rglob("*")):
+        if file.is_file():
+            # the folder's own name counts: someone may point at the folder of one word
+            yield PurePosixPath(path.name, file.relative_to(path).as_posix()), file.open("rb")
+
+
+def _in_zip(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+    with zipfile.ZipFile(path) as archive:
+        for entry in archive.infolist():
+            if not entry.is_dir():
+                yield PurePosixPath(entry.filename), archive.open(entry)
+
+
+def _in_tar(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+    with tarfile.open(path) as archive:
+        for entry in archive:
+            # links and devices are nobody's clips or texts
+            if entry.isfile() and (content := archive.extractfile(entry)) is not None:
+                yield PurePosixPath(entry.name), content

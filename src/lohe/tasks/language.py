@@ -1,0 +1,53 @@
+"""What the two language-model tasks share: vocabulary, next-token targets, perplexity."""
+
+from collections import Counter
+from itertools import islice
+
+import torch
+import torch.nn.functional as F
+from jaxtyping import Float, Int16
+from torch import Tensor
+
+from lohe.tasks.dataset import Examples, Split, Sums
+
+SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
+PAD, BOS, EOS, UNK = range(4)
+
+
+def vocabulary(counts: Counter[str], words: int) -> tuple[str, ...]:
+    """The specials, then the most frequent words; of equally frequent ones the earlier seen.
+
+    A special that is written out in the text is no word: WikiText-2's tokens release has `<unk>`.
+    """
+    ranked = (word for word, _ in counts.most_common() if word not in SPECIALS)
+    return SPECIALS + tuple(islice(ranked, words))
+
+
+def word_ids(names: tuple[str, ...]) -> dict[str, int]:
+    """Id of each word of a vocabulary; the specials cannot be spelled."""
+    return {word: k for k, word in enumerate(names) if k >= len(SPECIALS)}
+
+
+def next_token(chunks: Int16[Tensor, "chunk token"]) -> Split:
+    """Each token but the last is an input, and the token after it its target (both are views)."""
+    return Split({"tokens": chunks[:, :-1]}, {"next": chunks[:, 1:]})
+
+
+def loss(outputs: Float[Tensor, "batch token word"], targets: Examples) -> Float[Tensor, ""]:
+    """Cross-entropy, the mean over the targets of the batch that are no padding."""
+    return F.cross_entropy(outputs.flatten(0, 1), targets["next"].flatten(), ignore_index=PAD)
+
+
+def tally(outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
+    """Negative log-likelihood (nats) of all targets that are no padding, and their number."""
+    following = targets["next"].flatten()
+    nll = F.cross_entropy(
+        outputs.flatten(0, 1).float(), following, ignore_index=PAD, reduction="sum"
+    )
+    return {"nll": nll, "targets": (following != PAD).sum()}
+
+
+def score(sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
+    """Perplexity = exp(NLL / targets); `nats` is the NLL of a target."""
+    nats = sums["nll"].double() / sums["targets"].double()
+    return {"perplexity": torch.exp(nats), "nats": nats}

@@ -1,0 +1,161 @@
+"""The corpora that `lohe data` knows: where each comes from, its files, and where they belong.
+
+Checksums are pinned where we know them for certain; elsewhere the first arrival is recorded.
+"""
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from lohe.tasks import kws, tinystories, wikitext2
+from lohe.tasks.clips import clip_files, folder_of
+
+
+@dataclass(frozen=True)
+class Download:
+    """A file at its official address; `sha256` None: not pinned."""
+
+    url: str
+    sha256: str | None = None
+
+    @property
+    def name(self) -> str:
+        return self.url.rsplit("/", 1)[-1]
+
+
+@dataclass(frozen=True)
+class Texts:
+    """A corpus of a few text files, each plain or .xz; `pinned` holds sha256 of plain texts."""
+
+    name: str
+    folder: str
+    about: str
+    downloads: tuple[Download, ...]
+    files: tuple[str, ...]
+    pinned: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        return self.files
+
+    def place(self, member: PurePosixPath) -> str | None:
+        """Where in `folder` a file of an archive belongs; None: nowhere.
+
+        Only names that we expect lead anywhere, so no archive can write outside of the folder.
+        """
+        return member.name if member.name.removesuffix(".xz") in self.files else None
+
+    def items(self, root: Path) -> list[Path]:
+        """What there is, each to be checked as a whole."""
+        folder = root / self.folder
+        pairs = [(folder / name, folder / f"{name}.xz") for name in self.files]
+        return [path for pair in pairs for path in pair if path.is_file()]
+
+    def missing(self, root: Path) -> list[str]:
+        present = {path.name.removesuffix(".xz") for path in self.items(root)}
+        return [name for name in self.files if name not in present]
+
+
+@dataclass(frozen=True)
+class Clips:
+    """Speech Commands: a folder of clips for each word."""
+
+    name: str
+    folder: str
+    about: str
+    downloads: tuple[Download, ...]
+    pinned: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def expected(self) -> tuple[str, ...]:
+        return ("WORD/SPEAKER_nohash_N.wav",)
+
+    def place(self, member: PurePosixPath) -> str | None:
+        """`word/speaker_nohash_n.wav`; background noise, lists and the rest are not needed."""
+        word = member.parent.name
+        is_clip = re.fullmatch(r"[0-9a-f]+_nohash_[0-9]+\.(wav|flac)", member.name)
+        return f"{word}/{member.name}" if is_clip and re.fullmatch(r"[a-z]+", word) else None
+
+    def items(self, root: Path) -> list[Path]:
+        folder = root / self.folder
+        words = sorted(folder.iterdir()) if folder.is_dir() else []
+        return [path for path in words if path.is_dir() and clip_files(path)]
+
+    def missing(self, root: Path) -> list[str]:
+        """All of it or nothing: a task says which words it needs."""
+        return [] if self.items(root) else list(self.expected)
+
+
+Source = Texts | Clips
+
+WIKITEXT = "https://wikitext.smerity.com"  # of the corpus' first author
+TINYSTORIES = "https://huggingface.co/datasets/roneneldan/TinyStories/resolve/main"
+SPEECH_COMMANDS = "https://storage.googleapis.com/download.tensorflow.org/data"
+
+
+def _wikitext(release: str, archive: str, about: str, pinned: Mapping[str, str]) -> Texts:
+    return Texts(
+        name=wikitext2.SOURCES[release],
+        folder=wikitext2.FOLDERS[release],
+        about=about,
+        downloads=(Download(f"{WIKITEXT}/{archive}"),),
+        files=tuple(f"wiki.{split}.{release}" for split in ("train", "valid", "test")),
+        pinned=pinned,
+    )
+
+
+def _speech_commands(version: str) -> Clips:
+    return Clips(
+        name=kws.SOURCES[version],
+        folder=folder_of(version),
+        about=f"Speech Commands {version}, one-second clips of words (Warden 2018; CC BY 4.0)",
+        downloads=(Download(f"{SPEECH_COMMANDS}/{folder_of(version)}.tar.gz"),),
+    )
+
+
+SOURCES: dict[str, Source] = {
+    source.name: source
+    for source in (
+        _wikitext(
+            "tokens",
+            "wikitext-2-v1.zip",
+            "WikiText-2, rare words as <unk> (Merity et al. 2016; CC BY-SA 3.0)",
+            # two splits were the same in every copy that we saw; of train we saw no second copy
+            {
+                "wiki.valid.tokens": (
+                    "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8"
+                ),
+                "wiki.test.tokens": (
+                    "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0"
+                ),
+            },
+        ),
+        _wikitext(
+            "raw",
+            "wikitext-2-raw-v1.zip",
+            "WikiText-2, all words as written: what the paper used (CC BY-SA 3.0)",
+            {},
+        ),
+        Texts(
+            name="tinystories",
+            folder=tinystories.FOLDER,
+            about="TinyStories, 2 GB (Eldan and Li 2023; CDLA-Sharing-1.0)",
+            downloads=tuple(
+                Download(f"{TINYSTORIES}/{file}") for file in tinystories.FILES.values()
+            ),
+            files=tuple(tinystories.FILES.values()),
+        ),
+        _speech_commands("0.02"),
+        _speech_commands("0.01"),
+    )
+}
+
+
+def find_source(name: str) -> Source:
+    if name not in SOURCES:
+        raise ValueError(
+            f"No corpus is called '{name}'. There are {', '.join(SOURCES)}; the agreement task "
+            f"(sva) is generated and needs none."
+        )
+    return SOURCES[name]
