@@ -198,30 +198,10 @@ def test_doctor_notices_a_driver_that_torch_cannot_use(monkeypatch):
     assert (cuda.status, cuda.fix) == ("absent", "pip install --force-reinstall torch")
 
 
-@pytest.mark.parametrize(
-    ("platform", "environment", "expected"),
-    [
-        ("linux", {}, "home/.cache/lohe"),
-        ("linux", {"XDG_CACHE_HOME": "/cache"}, "/cache/lohe"),
-        ("linux", {"XDG_CACHE_HOME": "relative"}, "home/.cache/lohe"),
-        ("darwin", {}, "home/Library/Caches/lohe"),
-        ("win32", {"LOCALAPPDATA": "/local"}, "/local/lohe/Cache"),
-        ("linux", {"LOHE_DATA": "/corpora", "XDG_CACHE_HOME": "/cache"}, "/corpora"),
-    ],
-)
-def test_where_data_is_looked_for(monkeypatch, platform, environment, expected):
-    monkeypatch.setattr(sys, "platform", platform)
-    monkeypatch.setattr(Path, "home", lambda: Path("home"))
-    for name in ("LOHE_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
-        monkeypatch.delenv(name, raising=False)
-    for name, value in environment.items():
-        monkeypatch.setenv(name, value)
-    assert doctor.data_home() == Path(expected)
-
-
-def test_a_data_folder_that_exists_is_reported(monkeypatch, tmp_path):
+def test_the_data_that_is_there_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("LOHE_DATA", str(tmp_path))
-    assert doctor.data().status == "ok"
-    monkeypatch.setenv("LOHE_DATA", str(tmp_path / "elsewhere"))
     assert doctor.data().status == "absent"
-    assert "does not exist" in doctor.data().detail
+    assert doctor.data().fix == "lohe data list"
+    there = SimpleNamespace(source=SimpleNamespace(name="x"), state="complete")
+    monkeypatch.setattr(doctor, "list_corpora", lambda: [there])
+    assert doctor.data().detail.endswith(": x")

@@ -17,7 +17,7 @@ LAYERS = [
     {"models"},
     {"train"},
     {"experiments"},
-    {"explorer", "demo", "doctor"},
+    {"explorer", "demo", "doctor", "data_cli"},
     {"cli"},
 ]
 RANK = {name: rank for rank, group in enumerate(LAYERS) for name in group}

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lohe import __version__, cost
+from lohe import __version__, cost, data_cli
 
 if TYPE_CHECKING:
     from lohe.doctor import Finding, Report
@@ -24,6 +24,8 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode=None,  # plain help and one-line errors, the same in a terminal and in a pipe
 )
+
+app.add_typer(data_cli.app, name="data")
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 COLOUR = {"ok": "green", "absent": "yellow", "failed": "red"}

@@ -3,20 +3,21 @@
 import os
 import platform
 import shutil
-import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import metadata
-from pathlib import Path
 from typing import Literal
 
 import torch
 
 from lohe import __version__, sphere
+from lohe.tasks.root import data_root
+from lohe.tasks.verify import list_corpora
 
 PACKAGES = ("torch", "triton", "numpy", "scipy", "safetensors", "jaxtyping", "matplotlib")
 OPTIONAL = {
     "torchode": ("adaptive, batched ODE solver", 'pip install "lohe[ode]"'),
+    "soundfile": ("audio for keyword spotting", 'pip install "lohe[audio]"'),
     "beartype": ("shape checks in the tests", 'pip install "lohe[dev]"'),
 }
 # Plain PyTorch must run wherever lohe does; the fused kernels may decline, with a reason.
@@ -127,27 +128,14 @@ def optional(package: str) -> Finding:
 
 
 def data() -> Finding:
-    """Whether the folder for data sets is there. Nothing in this version needs it."""
-    home = data_home()
+    """The folder for corpora, and which of them are there."""
+    home = data_root()
     source = "$LOHE_DATA" if os.environ.get("LOHE_DATA") else "default; $LOHE_DATA overrides"
-    if home.is_dir():
-        return Finding("data", "ok", f"{home} ({source})")
-    detail = f"{home} does not exist ({source}); nothing in this version needs it"
-    return Finding("data", "absent", detail)
-
-
-def data_home() -> Path:
-    """Folder in which data sets are looked for: $LOHE_DATA, or lohe's part of the user's cache."""
-    if chosen := os.environ.get("LOHE_DATA"):
-        return Path(chosen).expanduser()
-    if sys.platform == "win32":
-        local = os.environ.get("LOCALAPPDATA")
-        return (Path(local) if local else Path.home() / "AppData" / "Local") / "lohe" / "Cache"
-    if sys.platform == "darwin":
-        return Path.home() / "Library" / "Caches" / "lohe"
-    cache = os.environ.get("XDG_CACHE_HOME", "")
-    # the XDG specification: a relative path is invalid and ignored
-    return (Path(cache) if os.path.isabs(cache) else Path.home() / ".cache") / "lohe"
+    present = [c.source.name for c in list_corpora() if c.state == "complete"]
+    if present:
+        return Finding("data", "ok", f"{home} ({source}): {', '.join(present)}")
+    detail = f"nothing in {home} ({source}); only subject-verb agreement needs no data"
+    return Finding("data", "absent", detail, "lohe data list")
 
 
 def _version(package: str) -> str | None:

@@ -3,10 +3,10 @@
 from pathlib import Path
 
 import pytest
-import shared_data
 from corpora import STORIES
 from sound import write_words
 
+import shared_data
 from lohe.tasks import SVA, Data
 
 

@@ -6,10 +6,10 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
-import shared_data
 import torch
 from sound import WORDS, speakers, tone, write_wav
 
+import shared_data
 from lohe.tasks import Data, KeywordSpotting, LogMel, kws
 from lohe.tasks.clips import which_set
 from lohe.tasks.kws import KEYWORDS
