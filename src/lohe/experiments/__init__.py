@@ -1,0 +1,1 @@
+"""Runs become records, records become tables and figures."""
