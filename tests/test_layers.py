@@ -17,7 +17,7 @@ LAYERS = [
     {"models"},
     {"train"},
     {"experiments"},
-    {"explorer", "demo", "doctor", "data_cli"},
+    {"explorer", "demo", "doctor", "data_cli", "run_cli"},
     {"cli"},
 ]
 RANK = {name: rank for rank, group in enumerate(LAYERS) for name in group}

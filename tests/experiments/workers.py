@@ -12,7 +12,7 @@ from typing import Any
 import torch
 
 from lohe.experiments.checkpoints import Checkpoint, pack_generator, unpack_generator
-from lohe.experiments.claims import Busy
+from lohe.experiments.locks import Busy
 from lohe.experiments.records import Record
 from lohe.experiments.store import Store
 

@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any
 
-from lohe.experiments import claims, files, recordfile
+from lohe.experiments import files, locks, recordfile
 from lohe.experiments.checkpoints import Checkpoint
-from lohe.experiments.claims import Claim
 from lohe.experiments.files import Damaged
+from lohe.experiments.locks import Claim
 from lohe.experiments.recordfile import RecordFile
 from lohe.experiments.records import Record, key
 
@@ -89,10 +89,10 @@ class Store:
         heartbeat_s: float = 20.0,
         stale_after_s: float = 300.0,
     ) -> AbstractContextManager[Claim]:
-        """Hold `seeds` while training them; raises `claims.Busy`, which names the free ones."""
+        """Hold `seeds` while training them; raises `locks.Busy`, which names the free ones."""
         folder = self._work("claims")
         lock = self._lock()
-        return claims.claim(folder, lock, key(recipe), seeds, heartbeat_s, stale_after_s)
+        return locks.claim(folder, lock, key(recipe), seeds, heartbeat_s, stale_after_s)
 
     def checkpoint(self, recipe: dict[str, Any], seeds: Iterable[int]) -> Checkpoint:
         """Where the pack of these `seeds`, in this order, keeps its state until it is recorded."""

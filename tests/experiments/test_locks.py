@@ -12,7 +12,7 @@ import workers
 from workers import RECIPE
 
 from lohe.experiments import exact, processes
-from lohe.experiments.claims import Busy
+from lohe.experiments.locks import Busy
 from lohe.experiments.files import Damaged
 from lohe.experiments.store import Store
 

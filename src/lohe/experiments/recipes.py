@@ -1,0 +1,52 @@
+"""Complete runs, as functions: Appendix B, with the facts of the published code where it differs.
+
+A variant is `dataclasses.replace` of one of these.
+"""
+
+from dataclasses import replace
+from typing import Literal
+
+from lohe.models import Agreement, LanguageModel, Mechanism
+from lohe.tasks import SVA, TinyStories, WikiText2
+from lohe.train import AdamW, Run
+
+Release = Literal["raw", "tokens"]
+SCALES = ("smoke", "quick", "full")
+
+
+def agreement(attention: Mechanism, seed: int = 0) -> Run:
+    """Subject-verb agreement on the smallest hardware (Sec. 4.1): nine oscillators."""
+    model = Agreement(d_model=32, heads=1, layers=1, d_ff=64, attention=attention)
+    return Run(SVA(), model, AdamW(lr=5e-4), batch=64, epochs=20, select="last", seed=seed)
+
+
+def wikitext2(attention: Mechanism, seed: int = 0, release: Release = "raw") -> Run:
+    """WikiText-2 with windows of 48 words; the paper used the raw release."""
+    model = LanguageModel(d_model=128, heads=4, layers=2, d_ff=512, attention=attention)
+    task = WikiText2(release=release)
+    return Run(
+        task, model, AdamW(lr=5e-4), batch=64, epochs=30, select="lowest perplexity", seed=seed
+    )
+
+
+def tinystories(attention: Mechanism, seed: int = 0) -> Run:
+    """TinyStories in chunks of 128 words."""
+    model = LanguageModel(
+        d_model=128, heads=4, layers=2, d_ff=512, max_tokens=128, attention=attention
+    )
+    return Run(
+        TinyStories(),
+        model,
+        AdamW(lr=5e-4),
+        batch=256,
+        epochs=5,
+        select="lowest perplexity",
+        seed=seed,
+    )
+
+
+def at_scale(run: Run, scale: str) -> Run:
+    """`smoke` goes through everything in seconds and learns nothing; else the recipe itself."""
+    if scale not in SCALES:
+        raise ValueError(f"scale={scale!r} is not known. Choose from {', '.join(SCALES)}.")
+    return replace(run, epochs=2, limit=4 * run.batch) if scale == "smoke" else run

@@ -1,0 +1,155 @@
+"""Runs that are missing from a store are trained, in packs, and their records added."""
+
+import platform
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from lohe.experiments.locks import Busy
+from lohe.experiments.records import Record, key
+from lohe.experiments.store import Store
+from lohe.experiments.tables import seed_ranges
+from lohe.tasks import Data, Task
+from lohe.train import Run, Trained, train
+
+# what happened, of which recipe, epochs done, of how many
+Listener = Callable[[str, "Pack", int, int], None]
+
+
+@dataclass(frozen=True)
+class Pack:
+    """Seeds of one recipe that are trained together."""
+
+    run: Run
+    seeds: list[int]
+
+    @property
+    def name(self) -> str:
+        """For people: task, mechanism, seeds."""
+        task = type(self.run.task).__name__
+        attention = getattr(self.run.model, "attention", None)
+        return f"{task}, {attention}, seeds {seed_ranges(self.seeds)}"
+
+
+def packs(runs: Iterable[Run], size: int) -> list[Pack]:
+    """Runs grouped by recipe, in the order in which the recipes first appear."""
+    groups: dict[str, list[Run]] = {}
+    for run in runs:
+        groups.setdefault(key(run.recipe()), []).append(run)
+    return [
+        Pack(replace(group[0], seed=0), [run.seed for run in group[n : n + size]])
+        for group in groups.values()
+        for n in range(0, len(group), size)
+    ]
+
+
+def missing(runs: Iterable[Run], store: Store, size: int) -> list[Pack]:
+    """What is still to be trained."""
+    found = []
+    for pack in packs(runs, size):
+        if seeds := store.missing(pack.run.recipe(), pack.seeds):
+            found.append(Pack(pack.run, seeds))
+    return found
+
+
+def complete(
+    runs: Iterable[Run],
+    store: Store,
+    *,
+    device: str = "cpu",
+    size: int = 10,
+    root: Path | None = None,
+    listen: Listener = lambda what, pack, done, of: None,
+    load: Callable[[Task], Data] | None = None,
+    keep: Callable[[Pack, Trained], None] = lambda pack, trained: None,
+) -> Iterator[Pack]:
+    """Train what is missing, one pack after the other; yields each as its records are written.
+
+    A pack that another process is training is left to it. Interrupted at any moment, the next call
+    continues from the last epoch.
+    """
+    load = load or (lambda task: task.load(root))
+    loaded: dict[Task, Data] = {}
+    for pack in packs(runs, size):
+        recipe = pack.run.recipe()
+        try:
+            with store.claim(recipe, pack.seeds):
+                todo = store.missing(recipe, pack.seeds)
+                if not todo:
+                    listen("cached", pack, pack.run.epochs, pack.run.epochs)
+                    continue
+                now = Pack(pack.run, todo)
+                if pack.run.task not in loaded:
+                    listen("loading", now, 0, pack.run.epochs)
+                    loaded[pack.run.task] = load(pack.run.task)
+                data = loaded[pack.run.task]
+                trained = _train(now, data, store, device, listen)
+                keep(now, trained)
+                store.add(records(now, trained, data, device), name=file_name(pack.run))
+                store.checkpoint(recipe, todo).clear()
+                yield now
+        except Busy as busy:
+            listen(f"left to others: {busy}", pack, 0, pack.run.epochs)
+
+
+def _train(pack: Pack, data: Data, store: Store, device: str, listen: Listener) -> Trained:
+    listen("training", pack, 0, pack.run.epochs)
+    return train(
+        pack.run,
+        pack.seeds,
+        data,
+        device=device,
+        checkpoint=store.checkpoint(pack.run.recipe(), pack.seeds),
+        report=lambda epoch, _: listen("training", pack, epoch + 1, pack.run.epochs),
+    )
+
+
+def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Record]:
+    """One record a seed; the wall time is the pack's, shared among its seeds."""
+    from lohe import __version__
+
+    return [
+        Record(
+            recipe=pack.run.recipe(),
+            seed=outcome.seed,
+            code_version=__version__,
+            data_checksum=data.checksum,
+            environment=environment(device),
+            result={f"{s}.{m}": x for s, ms in outcome.result.items() for m, x in ms.items()},
+            wall_seconds=trained.seconds / len(pack.seeds),
+            curve=[{k: _short(v) for k, v in line.items()} for line in outcome.curve],
+            notes={"pack": seed_ranges(pack.seeds), "epoch": outcome.epoch, "data": _facts(data)},
+        )
+        for outcome in trained.outcomes
+    ]
+
+
+def environment(device: str) -> dict[str, Any]:
+    """Where it ran."""
+    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
+    return {
+        "device": f"{device} ({name})",
+        "torch": torch.__version__,
+        "python": platform.python_version(),
+        "threads": torch.get_num_threads(),
+        "when": time.strftime("%Y-%m-%d", time.gmtime()),
+    }
+
+
+def file_name(run: Run) -> str:
+    """The readable part of a record file's name."""
+    attention = type(getattr(run.model, "attention", None)).__name__
+    return f"{type(run.task).__name__}-{attention}".lower()
+
+
+def _short(x: float) -> float:
+    """A curve is for looking at: five significant digits keep the files small."""
+    return float(f"{x:.5g}")
+
+
+def _facts(data: Data) -> dict[str, Any]:
+    return {k: v for k, v in data.facts.items() if isinstance(v, (str, int, float))}

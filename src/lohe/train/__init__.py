@@ -1,0 +1,7 @@
+"""Training: a `Run` says what, `train` does it for a pack of seeds at once."""
+
+from lohe.train.loop import Checkpoint, Outcome, Trained, train
+from lohe.train.pack import Pack
+from lohe.train.run import Adam, AdamW, Run
+
+__all__ = ["Adam", "AdamW", "Checkpoint", "Outcome", "Pack", "Run", "Trained", "train"]

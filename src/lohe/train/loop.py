@@ -1,0 +1,151 @@
+"""The one training loop."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+import torch
+from torch import Tensor
+
+from lohe.tasks import Data
+from lohe.train.pack import Pack, Parameters, cosine
+from lohe.train.run import Run
+from lohe.train.stepper import GraphStepper, Stepper
+
+Metrics = dict[str, float]
+
+
+class Checkpoint(Protocol):
+    """Where a run is kept between epochs, so that it can be killed at any moment."""
+
+    def save(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None: ...
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None: ...
+
+
+@dataclass
+class Outcome:
+    """What became of one seed: a line an epoch, and the metrics of the selected one by split."""
+
+    seed: int
+    curve: list[Metrics] = field(default_factory=list)
+    epoch: int = 0
+    result: dict[str, Metrics] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A pack at the end: the outcome of each seed, the selected parameters, the time it took."""
+
+    run: Run
+    outcomes: list[Outcome]
+    parameters: Parameters  # (seeds, ...)
+    seconds: float
+
+    def model(self, data: Data, seed: int) -> torch.nn.Module:
+        """The trained model of one seed, on the CPU, in evaluation mode."""
+        n = [outcome.seed for outcome in self.outcomes].index(seed)
+        model = self.run.model.build(data, torch.Generator())
+        model.load_state_dict({k: p[n].cpu() for k, p in self.parameters.items()}, strict=False)
+        return model.eval()
+
+
+def train(
+    run: Run,
+    seeds: list[int],
+    data: Data,
+    *,
+    device: str | torch.device = "cpu",
+    checkpoint: Checkpoint | None = None,
+    report: Callable[[int, list[Metrics]], None] = lambda epoch, metrics: None,
+) -> Trained:
+    """Train all seeds at once and score the selected epoch on every split but `train`.
+
+    After each epoch the pack is saved to `checkpoint`, if there is one; a run that finds its own
+    continues from there and ends with the same numbers. `report` hears of every epoch.
+    """
+    if len(set(seeds)) != len(seeds) or not seeds:
+        raise ValueError(f"A pack needs at least one seed and each only once, got {seeds}.")
+    device = torch.device(device)
+    started = time.perf_counter()
+    pack = Pack(run, seeds, data, device)
+    examples, steps = run.examples(data), run.steps(data)
+    outcomes = [Outcome(seed) for seed in seeds]
+    best = {name: p.detach().clone() for name, p in pack.parameters.items()}
+    first, earlier = 0, 0.0
+    found = checkpoint.load() if checkpoint else None
+    if found:
+        first, earlier = _resume(pack, outcomes, best, *found)
+    stepper = (GraphStepper if device.type == "cuda" else Stepper)(pack, cosine(run, steps))
+    for epoch in range(first, run.epochs):
+        losses = stepper.epoch(epoch * steps, pack.order(examples), run.batch)
+        scores = pack.score(data.valid)
+        for n, outcome in enumerate(outcomes):
+            line = {"loss": losses[n].item()} | {k: v[n].item() for k, v in scores.items()}
+            outcome.curve.append(line)
+        _select(run, pack, outcomes, best)
+        if checkpoint:
+            seconds = earlier + time.perf_counter() - started
+            _save(checkpoint, pack, outcomes, best, seconds)
+        report(epoch, [outcome.curve[-1] for outcome in outcomes])
+    for name, split in data.splits.items():
+        if name != "train":
+            scores = pack.score(split, best)
+            for n, outcome in enumerate(outcomes):
+                outcome.result[name] = {k: v[n].item() for k, v in scores.items()}
+    return Trained(run, outcomes, best, earlier + time.perf_counter() - started)
+
+
+def _select(run: Run, pack: Pack, outcomes: list[Outcome], best: Parameters) -> None:
+    """Keep the parameters of the seeds that have just become the ones to report."""
+    latest = len(outcomes[0].curve) - 1
+    better = []
+    for outcome in outcomes:
+        if run.select == "last":
+            better.append(True)
+        else:
+            goal, metric = run.select.split(" ")
+            sign = 1 if goal == "lowest" else -1
+            values = [sign * line[metric] for line in outcome.curve]
+            better.append(latest == 0 or values[latest] < values[outcome.epoch])
+        if better[-1]:
+            outcome.epoch = latest
+    chosen = torch.tensor(better, device=pack.device)
+    for name, parameter in pack.parameters.items():
+        mask = chosen.view(-1, *(1,) * (parameter.ndim - 1))
+        best[name].copy_(torch.where(mask, parameter.detach(), best[name]))
+
+
+def _save(
+    checkpoint: Checkpoint, pack: Pack, outcomes: list[Outcome], best: Parameters, seconds: float
+) -> None:
+    tensors = pack.tensors() | {f"best.{name}": p for name, p in best.items()}
+    state = {
+        "seconds": seconds,
+        "outcomes": [{"seed": o.seed, "epoch": o.epoch, "curve": o.curve} for o in outcomes],
+    }
+    checkpoint.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, state)
+
+
+def _resume(
+    pack: Pack,
+    outcomes: list[Outcome],
+    best: Parameters,
+    tensors: dict[str, Tensor],
+    state: dict[str, Any],
+) -> tuple[int, float]:
+    """Put everything back; the next epoch and the seconds spent before."""
+    seeds = [kept["seed"] for kept in state["outcomes"]]
+    if seeds != pack.seeds:
+        raise ValueError(
+            f"The checkpoint is of seeds {seeds}, the run asks for {pack.seeds}. Train the same "
+            "pack, or delete "
+            "the checkpoint to start again."
+        )
+    pack.restore(tensors)
+    for outcome, kept in zip(outcomes, state["outcomes"], strict=True):
+        outcome.curve, outcome.epoch = kept["curve"], kept["epoch"]
+    for name, tensor in best.items():
+        tensor.copy_(tensors[f"best.{name}"])
+    return len(outcomes[0].curve), state["seconds"]

@@ -1,0 +1,176 @@
+"""Many seeds of one run as one set of tensors: parameters with a leading seed axis.
+
+Each seed has its own initialisation, batch order, dropout, gradient clipping and optimiser state,
+as if it were trained alone; vmap turns the models into batched matrix products.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+from torch.func import functional_call, vmap
+
+from lohe.models import set_generator
+from lohe.tasks import Data, Split, total
+from lohe.train.run import Run
+
+Parameters = dict[str, Tensor]
+Rows = dict[str, Tensor]
+
+
+class Pack:
+    """Models of several seeds, stacked, with one optimiser for all of them."""
+
+    def __init__(self, run: Run, seeds: list[int], data: Data, device: torch.device):
+        self.run, self.seeds, self.device = run, seeds, device
+        self.task = run.task
+        self.train_split = data.train.to(device)
+        self.dtype = torch.float64 if run.precision == "float64" else torch.float32
+        # one generator a seed: it draws the parameters, then the order of each epoch
+        self.orders = [torch.Generator().manual_seed(seed) for seed in seeds]
+        models = [run.model.build(data, g).to(self.dtype) for g in self.orders]
+        self.parameters, self.buffers = _stack(models, device)
+        self.trained = [p for p in self.parameters.values() if p.requires_grad]
+        self.dropout = torch.Generator(device).manual_seed(_name(run, seeds))
+        self.model = models[0].to(device)
+        set_generator(self.model, self.dropout)
+        # on CUDA the rate is a tensor, so that a captured step can follow the schedule
+        cuda = device.type == "cuda"
+        rate = torch.tensor(run.optimizer.lr, device=device) if cuda else run.optimizer.lr
+        self.optimizer = run.optimizer.build(self.trained, rate, fused=True, capturable=cuda)
+
+    def order(self, examples: int) -> Int[Tensor, "seeds examples"]:
+        """The next epoch's order of each seed, from its own generator."""
+        return torch.stack([torch.randperm(examples, generator=g) for g in self.orders])
+
+    def set_rate(self, lr: Float[Tensor, ""]) -> None:
+        group = self.optimizer.param_groups[0]
+        if isinstance(group["lr"], Tensor):
+            group["lr"].copy_(lr)
+        else:
+            group["lr"] = lr.item()
+
+    def step(self, index: Int[Tensor, "seeds batch"]) -> Float[Tensor, " seeds"]:
+        """One optimiser step of every seed on its own batch; the losses before it."""
+        batch = self.train_split.take(index)
+        self.model.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        with self.precision():
+            losses = vmap(self._loss, randomness="different")(
+                self.parameters, self.buffers, self._cast(batch.inputs), batch.targets
+            )
+            losses.sum().backward()
+        self._clip()
+        self.optimizer.step()
+        return losses.detach()
+
+    def _loss(
+        self, parameters: Parameters, buffers: Parameters, inputs: dict, targets: dict
+    ) -> Tensor:
+        outputs = functional_call(self.model, (parameters, buffers), (), inputs)
+        return self.task.loss(outputs.to(self.dtype), targets)
+
+    def _clip(self) -> None:
+        """Scale each seed's gradient to a norm of at most `clip`, as clip_grad_norm_ does."""
+        gradients = [p.grad for p in self.trained if p.grad is not None]
+        norms = [g.flatten(1).norm(dim=1) for g in gradients]
+        factor = (self.run.clip / (torch.stack(norms).norm(dim=0) + 1e-6)).clamp(max=1.0)
+        for g in gradients:
+            g.mul_(factor.view(-1, *(1,) * (g.ndim - 1)))
+
+    @torch.no_grad()
+    def score(
+        self, split: Split, parameters: Parameters | None = None, batch: int = 256
+    ) -> dict[str, Float[Tensor, " seeds"]]:
+        """The task's metrics of every seed on one split."""
+        parameters = self.parameters if parameters is None else parameters
+        split = split.to(self.device)
+        self.model.eval()
+
+        def tallies() -> Iterator[dict[str, Tensor]]:
+            for start in range(0, len(split), batch):
+                part = split.take(slice(start, start + batch))
+                with self.precision():
+                    yield vmap(self._tally, in_dims=(0, 0, None, None))(
+                        parameters, self.buffers, self._cast(part.inputs), part.targets
+                    )
+
+        return self.task.score(total(tallies()))
+
+    def _tally(
+        self, parameters: Parameters, buffers: Parameters, inputs: dict, targets: dict
+    ) -> dict:
+        outputs = functional_call(self.model, (parameters, buffers), (), inputs)
+        return self.task.tally(outputs.to(self.dtype), targets)
+
+    def _cast(self, inputs: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {n: x.to(self.dtype) if x.is_floating_point() else x for n, x in inputs.items()}
+
+    @contextmanager
+    def precision(self) -> Iterator[None]:
+        """float32 means float32: TF32 only where the run says so."""
+        before = torch.get_float32_matmul_precision()
+        torch.set_float32_matmul_precision("high" if self.run.precision == "tf32" else "highest")
+        half = self.run.precision == "bf16"
+        try:
+            with torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext():
+                yield
+        finally:
+            torch.set_float32_matmul_precision(before)
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Everything that training changes, for a checkpoint."""
+        state = {f"parameters.{n}": p.detach() for n, p in self.parameters.items()}
+        for n, values in self.optimizer.state_dict()["state"].items():
+            state |= {f"optimizer.{n}.{k}": v for k, v in values.items()}
+        state |= {f"order.{n}": g.get_state() for n, g in enumerate(self.orders)}
+        return state | {"dropout": self.dropout.get_state()}
+
+    @torch.no_grad()
+    def restore(self, tensors: dict[str, Tensor]) -> None:
+        """Continue exactly where `tensors` were taken."""
+        for name, parameter in self.parameters.items():
+            parameter.copy_(tensors[f"parameters.{name}"])
+        held = self.optimizer.state_dict()
+        states: dict[int, dict[str, Tensor]] = {}
+        for name, value in tensors.items():
+            if name.startswith("optimizer."):
+                _, n, key = name.split(".")
+                states.setdefault(int(n), {})[key] = value
+        self.optimizer.load_state_dict({"state": states, "param_groups": held["param_groups"]})
+        for n, generator in enumerate(self.orders):
+            generator.set_state(tensors[f"order.{n}"].cpu())
+        self.dropout.set_state(tensors["dropout"].cpu())
+
+
+def cosine(run: Run, steps_per_epoch: int) -> Float[Tensor, " steps"]:
+    """Learning rate at every step of the run: lr (1 + cos(π s / S)) / 2."""
+    steps = torch.arange(run.epochs * steps_per_epoch, dtype=torch.float64)
+    done = steps / len(steps)
+    if run.schedule == "epoch":
+        done = (steps // steps_per_epoch) / run.epochs
+    return (run.optimizer.lr * (1 + torch.cos(math.pi * done)) / 2).float()
+
+
+def _stack(models: list[torch.nn.Module], device: torch.device) -> tuple[Parameters, Parameters]:
+    first = models[0]
+    parameters = {
+        name: torch.stack([m.get_parameter(name).detach() for m in models])
+        .to(device)
+        .requires_grad_(p.requires_grad)
+        for name, p in first.named_parameters()
+    }
+    buffers = {
+        name: torch.stack([m.get_buffer(name) for m in models]).to(device)
+        for name, _ in first.named_buffers()
+    }
+    return parameters, buffers
+
+
+def _name(run: Run, seeds: list[int]) -> int:
+    """A number for the pack's dropout that only the run and its seeds decide."""
+    return int(hashlib.sha256(repr((run.recipe(), seeds)).encode()).hexdigest()[:15], 16)

@@ -1,0 +1,105 @@
+"""A run is a value: everything that decides its numbers, and nothing else."""
+
+from dataclasses import dataclass, fields, is_dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from lohe.tasks import Data, Task
+
+PRECISIONS = ("float32", "tf32", "bf16", "float64")
+
+
+@dataclass(frozen=True)
+class AdamW:
+    """Adam with decoupled weight decay, on every parameter (SVA and language models)."""
+
+    lr: float
+    weight_decay: float = 1e-4
+
+    def build(
+        self, parameters: list[Tensor], lr: Tensor | float, **how: Any
+    ) -> torch.optim.Optimizer:
+        return torch.optim.AdamW(parameters, lr=lr, weight_decay=self.weight_decay, **how)
+
+
+@dataclass(frozen=True)
+class Adam:
+    """Adam with L2 decay inside the gradient: what the published keyword spotting used (D4)."""
+
+    lr: float
+    weight_decay: float = 1e-4
+
+    def build(
+        self, parameters: list[Tensor], lr: Tensor | float, **how: Any
+    ) -> torch.optim.Optimizer:
+        return torch.optim.Adam(parameters, lr=lr, weight_decay=self.weight_decay, **how)
+
+
+@dataclass(frozen=True)
+class Run:
+    """One model trained once.
+
+    The learning rate falls as a cosine to 0, step by step or (`schedule="epoch"`) epoch by epoch.
+    Gradients are clipped at a global norm of `clip`. `select` says which epoch is reported: "last",
+    or "lowest perplexity" / "highest accuracy" over epochs on the split `valid`, as published.
+    `limit` cuts the training split (for smoke runs).
+    """
+
+    task: Task
+    model: Any  # a configuration of lohe.models, with build(data, generator)
+    optimizer: AdamW | Adam
+    batch: int
+    epochs: int
+    schedule: str = "step"
+    clip: float = 1.0
+    select: str = "last"
+    precision: str = "float32"
+    limit: int | None = None
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        if self.batch < 1 or self.epochs < 1:
+            raise ValueError(
+                f"A run needs batch >= 1 and epochs >= 1, got {self.batch}, {self.epochs}."
+            )
+        _one_of("schedule", self.schedule, ("step", "epoch"))
+        _one_of("precision", self.precision, PRECISIONS)
+        if self.select != "last" and self.select.split(" ")[0] not in ("lowest", "highest"):
+            raise ValueError(
+                f'select={self.select!r} is not known. Write "last", "lowest METRIC" or "highest '
+                'METRIC".'
+            )
+
+    def steps(self, data: Data) -> int:
+        """Optimiser steps in an epoch; the last batch may be smaller."""
+        return -(-self.examples(data) // self.batch)
+
+    def examples(self, data: Data) -> int:
+        return min(len(data.train), self.limit or len(data.train))
+
+    def recipe(self) -> dict[str, Any]:
+        """The run without its seed, as plain data; types by name."""
+        named = described(replace(self, seed=0))
+        return {k: v for k, v in named.items() if k != "seed"}
+
+
+def described(value: Any) -> Any:
+    """Nested dataclasses as dicts that also say their type; what JSON can hold."""
+    if is_dataclass(value) and not isinstance(value, type):
+        inside = {f.name: described(getattr(value, f.name)) for f in fields(value)}
+        return {"type": type(value).__name__, **inside}
+    if isinstance(value, (tuple, list)):
+        return [described(v) for v in value]
+    if value is None or isinstance(value, (bool, int, float, str)):
+        return value
+    raise TypeError(
+        f"A run is made of dataclasses, numbers and strings, so that its hash names a record; got "
+        f"{type(value).__name__}."
+    )
+
+
+def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
+    if given not in known:
+        raise ValueError(f"{name}={given!r} is not known. Choose from {', '.join(known)}.")
