@@ -3,6 +3,7 @@
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from torch.func import functional_call, grad, stack_module_state, vmap
 from torch.nn import functional as F
 
 import lohe
@@ -103,6 +104,41 @@ def test_softmax_layer_is_pytorchs_multihead_attention(rng, x):
     out, ours = layer(x, key_mask=~pads, need_weights=True)
     torch.testing.assert_close(out, wanted, rtol=0, atol=ROUNDING)
     torch.testing.assert_close(ours, weights, rtol=0, atol=ROUNDING)
+
+
+@pytest.mark.parametrize("causal", [False, True])
+@pytest.mark.parametrize("padded", [False, True])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_softmax_layers_under_vmap_are_the_layers_one_by_one(rng, x, causal, padded, dtype):
+    layers = [softmax(rng, causal=causal).to(dtype) for _ in range(3)]
+    parameters, _ = stack_module_state(layers)
+    key_mask = torch.rand(2, 10, generator=rng) > 0.5 if padded else None
+    if key_mask is not None:
+        key_mask[0] = False  # and rows without any key
+
+    def loss(parameters):
+        out = functional_call(layers[0], parameters, x.to(dtype), {"key_mask": key_mask})
+        return out.square().sum()
+
+    together = vmap(grad(loss))(parameters)
+    for n, layer in enumerate(layers):
+        layer(x.to(dtype), key_mask=key_mask).square().sum().backward()
+        for name, parameter in layer.named_parameters():
+            torch.testing.assert_close(together[name][n], parameter.grad)
+
+
+def test_a_narrow_softmax_layer_has_scores_of_that_rank(rng, x):
+    layer = softmax(rng, d_qk=2)
+    out, weights = layer(x, need_weights=True)
+    q, k = (to(x).unflatten(-1, (3, 2)).transpose(1, 2) for to in (layer.to_q, layer.to_k))
+    torch.testing.assert_close(weights, (q @ k.mT / 2**0.5).softmax(-1), rtol=0, atol=ROUNDING)
+    assert (torch.linalg.matrix_rank(q @ k.mT) == 2).all()
+    assert layer.to_v.weight.shape == layer.to_out.weight.shape == (12, 12)
+    torch.testing.assert_close(layer(x), out, rtol=0, atol=ROUNDING)
+    whole = softmax(rng, d_qk=4)
+    assert whole.to_q.weight.shape == softmax(rng).to_q.weight.shape
+    with pytest.raises(ValueError, match="d_qk must be at least 1, got 0"):
+        softmax(rng, d_qk=0)
 
 
 def test_sphere_anchors_are_blind_to_length_and_free_ones_are_not(rng, x):

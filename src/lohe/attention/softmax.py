@@ -2,6 +2,7 @@
 
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it has no public name
 from torch.nn import functional as F
 
 from lohe.attention.projections import check_input, check_width, linear, merge_heads, split_heads
@@ -10,10 +11,11 @@ from lohe.ops.problem import check_mask
 
 
 class SoftmaxAttention(nn.Module):
-    """softmax(q·k / sqrt(d_h)) v, by PyTorch's fused kernels.
+    """softmax(q·k / sqrt(d_qk)) v, by PyTorch's fused kernels.
 
     Projections, biases, masks and causality are those of `OscillatorAttention`; a query with no
-    allowed key gives 0.
+    allowed key gives 0. `d_qk` is the width of a head's queries and keys, d_model / heads if None;
+    a smaller one bounds the rank of the scores (Appendix E). Values keep their full width.
 
     >>> import torch, lohe
     >>> layer = lohe.SoftmaxAttention(d_model=32, heads=4, causal=True)
@@ -26,6 +28,7 @@ class SoftmaxAttention(nn.Module):
         d_model: int,
         heads: int,
         *,
+        d_qk: int | None = None,
         causal: bool = False,
         freeze_values: bool = False,
         bias: bool = False,
@@ -33,9 +36,12 @@ class SoftmaxAttention(nn.Module):
     ):
         super().__init__()
         check_width(d_model, heads)
+        d_qk = d_model // heads if d_qk is None else d_qk
+        if d_qk < 1:
+            raise ValueError(f"d_qk must be at least 1, got {d_qk}; None gives d_model / heads.")
         self.d_model, self.heads, self.causal = d_model, heads, causal
-        self.to_q = linear(d_model, d_model, bias=bias, generator=generator)
-        self.to_k = linear(d_model, d_model, bias=bias, generator=generator)
+        self.to_q = linear(d_model, heads * d_qk, bias=bias, generator=generator)
+        self.to_k = linear(d_model, heads * d_qk, bias=bias, generator=generator)
         self.to_v = linear(d_model, d_model, bias=bias, generator=generator)
         self.to_out = linear(d_model, d_model, bias=True, generator=generator)
         self.to_v.requires_grad_(not freeze_values)
@@ -58,9 +64,10 @@ class SoftmaxAttention(nn.Module):
             if m is not None
         )
         allowed = Allowed(*size[2:], device=x.device, causal=self.causal, parts=parts)
-        if need_weights:
+        if need_weights or _transformed():
             weights = _weights(q, k, allowed.dense())
-            return self.to_out(merge_heads(weights.to(v.dtype) @ v)), weights
+            out = self.to_out(merge_heads(weights.to(v.dtype) @ v))
+            return (out, weights) if need_weights else out
         if parts:
             dense = allowed.dense()
             assert dense is not None
@@ -74,9 +81,18 @@ class SoftmaxAttention(nn.Module):
         return f"d_model={self.d_model}, heads={self.heads}, causal={self.causal}"
 
 
+def _transformed() -> bool:
+    """Whether vmap or grad is at work, where the fused kernels do not serve.
+
+    On the CPU they have no batching rule: vmap calls them once for each model of a pack, and warns.
+    On CUDA, torch 2.11 refuses their backward pass ("LSE is not correctly aligned").
+    """
+    return not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
+
+
 def _weights(q: Tensor, k: Tensor, allowed: Tensor | None) -> Tensor:
     """softmax over the allowed keys, 0 elsewhere."""
-    scores = q @ k.mT * q.shape[-1] ** -0.5
+    scores = (q * q.shape[-1] ** -0.5) @ k.mT
     if allowed is None:
         return scores.softmax(dim=-1)
     weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)

@@ -1,0 +1,146 @@
+"""Attention mechanisms as values: what a model is configured with, compared by, and recorded as.
+
+Fields are plain numbers and names, and no two mechanisms have the same fields, so
+`dataclasses.asdict` tells them apart.
+"""
+
+from dataclasses import asdict, dataclass
+from typing import Literal, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from lohe.attention import (
+    CouplingAmplification,
+    OscillatorAttention,
+    PositionOffsetAttention,
+    SoftmaxAttention,
+)
+
+
+@runtime_checkable
+class Mechanism(Protocol):
+    """Builds a layer with the call forward(x, *, mask, key_mask, need_weights)."""
+
+    def build(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        causal: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> nn.Module: ...
+
+
+@dataclass(frozen=True)
+class Softmax:
+    """The baseline; `freeze_values` keeps W_V at its random start."""
+
+    freeze_values: bool = False
+
+    def build(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        causal: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> SoftmaxAttention:
+        return SoftmaxAttention(
+            d_model, heads, causal=causal, freeze_values=self.freeze_values, generator=generator
+        )
+
+
+@dataclass(frozen=True)
+class RankMatchedSoftmax:
+    """Softmax whose scores q·k / sqrt(d_qk) have rank d_qk in each head; W_V and W_O stay whole."""
+
+    d_qk: int
+
+    def build(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        causal: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> SoftmaxAttention:
+        return SoftmaxAttention(d_model, heads, d_qk=self.d_qk, causal=causal, generator=generator)
+
+
+@dataclass(frozen=True)
+class Oscillator:
+    """The paper's mechanism; the published runs have anchors="free", pads="as-published".
+
+    The options are those of `lohe.OscillatorAttention`, which explains and checks them.
+
+    >>> Oscillator(d_osc=8).build(d_model=128, heads=4, max_tokens=50, causal=True).anchors.shape
+    torch.Size([4, 50, 8])
+    """
+
+    d_osc: int = 2
+    coupling: str = "softplus"
+    sharpness: float = 1
+    gain: float | Literal["learned"] | None = None
+    anchors: Literal["sphere", "free"] = "sphere"
+    pads: Literal["masked", "as-published"] = "masked"
+    freeze_values: bool = False
+
+    def build(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        causal: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> OscillatorAttention:
+        return OscillatorAttention(
+            d_model, heads, max_tokens, causal=causal, generator=generator, **asdict(self)
+        )
+
+
+@dataclass(frozen=True)
+class PositionOffset:
+    """Appendix E's first alternative: anchor j turned by a learned angle δ(i - j); d_osc = 2."""
+
+    oscillator: Oscillator = Oscillator()
+
+    def __post_init__(self) -> None:
+        if self.oscillator.d_osc != 2:
+            raise ValueError(
+                f"PositionOffset turns anchors on the circle, got d_osc = {self.oscillator.d_osc}. "
+                f"A turn by one angle has a meaning for d_osc = 2 only: use Oscillator(d_osc=2)."
+            )
+
+    def build(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        causal: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> PositionOffsetAttention:
+        options = asdict(self.oscillator)
+        del options["d_osc"]
+        return PositionOffsetAttention(
+            d_model, heads, max_tokens, causal=causal, generator=generator, **options
+        )
+
+
+@dataclass(frozen=True)
+class Amplified:
+    """Appendix E's second alternative: a learned gain β inside σ, for each head and query."""
+
+    mechanism: Oscillator | PositionOffset = Oscillator()
+
+    def build(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        causal: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> OscillatorAttention:
+        layer = self.mechanism.build(d_model, heads, max_tokens, causal, generator)
+        layer.to_f = CouplingAmplification(layer.to_f, heads, max_tokens)
+        return layer
