@@ -3,12 +3,12 @@
 from lohe import attention, cost, dynamics, ops, sphere, substrates, theory
 from lohe.attention import OscillatorAttention, SoftmaxAttention
 from lohe.ops import attention_weights, checks, oscillator_attention
-
-__version__ = "0.1.0"
+from lohe.version import __version__
 
 __all__ = [
     "OscillatorAttention",
     "SoftmaxAttention",
+    "__version__",
     "attention",
     "attention_weights",
     "checks",

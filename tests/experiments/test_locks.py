@@ -12,8 +12,8 @@ import workers
 from workers import RECIPE
 
 from lohe.experiments import exact, processes
-from lohe.experiments.locks import Busy
 from lohe.experiments.files import Damaged
+from lohe.experiments.locks import Busy
 from lohe.experiments.store import Store
 
 

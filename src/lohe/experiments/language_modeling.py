@@ -67,7 +67,8 @@ def table_4(records: Iterable[Record], scale: str = "full") -> Table:
     both = [groups.get(name, []) for name in MECHANISMS]
     if all(len(group) > 1 for group in both) and scale != "smoke":
         a, b = ([r.result["valid_published.perplexity"] for r in group] for group in both)
-        gap, theirs = welch(b, a), welch(*(_reported(name) for name in reversed(MECHANISMS)))
+        softmax, oscillator = (_reported(name) for name in MECHANISMS)
+        gap, theirs = welch(b, a), welch(oscillator, softmax)
         said = f"Gap to softmax: {gap.estimate:.2f} [{gap.low:.2f}, {gap.high:.2f}]"
         notes.append(
             f"{said}, published {theirs.estimate:.2f} [{theirs.low:.2f}, {theirs.high:.2f}]."

@@ -15,6 +15,7 @@ from lohe.experiments.store import Store
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data, Task
 from lohe.train import Run, Trained, train
+from lohe.version import __version__
 
 # what happened, of which recipe, epochs done, of how many
 Listener = Callable[[str, "Pack", int, int], None]
@@ -110,8 +111,6 @@ def _train(pack: Pack, data: Data, store: Store, device: str, listen: Listener) 
 
 def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Record]:
     """One record a seed; the wall time is the pack's, shared among its seeds."""
-    from lohe import __version__
-
     return [
         Record(
             recipe=pack.run.recipe(),

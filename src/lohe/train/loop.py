@@ -3,7 +3,7 @@
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import torch
 from torch import Tensor
@@ -16,6 +16,7 @@ from lohe.train.stepper import GraphStepper, Stepper
 Metrics = dict[str, float]
 
 
+@runtime_checkable
 class Checkpoint(Protocol):
     """Where a run is kept between epochs, so that it can be killed at any moment."""
 
