@@ -13,6 +13,7 @@ import lohe
 from lohe import demo
 
 README = Path(__file__).parents[1] / "README.md"
+TOUR = README.parent / "docs" / "tour.md"
 MODULES = sorted(
     m.name for m in pkgutil.walk_packages(lohe.__path__, "lohe.") if not m.name.endswith("__main__")
 )
@@ -26,6 +27,14 @@ def test_readme_example():
     assert names["weights"].shape == (8, 4, 100, 100)
     assert names["on_hardware"].isfinite().all()
     assert not torch.equal(names["on_hardware"], names["output"])
+
+
+def test_the_tour():
+    names: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", TOUR.read_text(encoding="utf-8"), re.DOTALL):
+        exec(code, names)  # one after the other, as a reader would
+    assert names["noisy"].isfinite().all()
+    assert len(names["trained"].outcomes) == 3
 
 
 def test_readme_links_exist():
