@@ -13,6 +13,9 @@ from torch import Tensor
 
 ROUNDING = 1e-12  # float64 identities over a few hundred terms
 FEW_ULP = 4
+# parameters in float64 after a dozen steps of 5e-3: Adam divides by |g| + 1e-8, so the rounding of
+# a small gradient, 1e-17, comes out as up to 1e-9 of a step
+TRAINED = 1e-10
 CANCELLED = 2**-23  # float32 terms of order 1 that cancel (the gradient of a single weight is 0)
 
 Outputs = dict[str, Tensor]

@@ -1,11 +1,16 @@
 """`lohe run | show | compare`: train what is missing, and print what the records say."""
 
+import re
 import sys
-from collections.abc import Iterable
+import time
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich import box
 from rich.console import Console
 from rich.progress import (
     BarColumn,
@@ -19,6 +24,7 @@ from rich.table import Table as RichTable
 
 from lohe.experiments import PAPER, item
 from lohe.experiments.recipes import SCALES
+from lohe.experiments.records import Record
 from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.store import Store
 from lohe.experiments.tables import Table
@@ -27,6 +33,7 @@ from lohe.train import Run
 ItemName = Annotated[str, typer.Argument(help=f"One of {', '.join(PAPER)}.")]
 Scale = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
 Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
+LINE_EVERY_S = 30.0  # of progress, where there is no terminal to draw a bar in
 
 
 def run_command(
@@ -49,19 +56,14 @@ def run_command(
       lohe run table2 --seeds 0-4 --device cpu
       lohe run table4 --device cuda --pack 5 --dry-run
     """
-    try:
+    with _refusals():
         runs = item(name).runs(scale, _seeds(seeds))
-        records = Store(store)
+        records, where = Store(store), _device(device)
         if dry_run:
             _plan(runs, records, pack)
             return
-        _train(runs, records, _device(device), pack, data)
-        _print(item(name).table(records.all(), scale))
-    except (ValueError, FileNotFoundError) as error:
-        raise typer.BadParameter(str(error)) from None
-    except KeyboardInterrupt:
-        typer.echo("\nStopped. The same command continues from the last epoch.", err=True)
-        raise typer.Exit(130) from None
+        _train(runs, records, where, pack, data)
+        _print(item(name).table(_records(records), scale))
 
 
 def show_command(name: ItemName, scale: Scale = "full", store: Root = Path("results")) -> None:
@@ -71,24 +73,45 @@ def show_command(name: ItemName, scale: Scale = "full", store: Root = Path("resu
     Examples:
       lohe show table2
     """
-    try:
-        _print(item(name).table(Store(store).all(), scale))
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
+    with _refusals():
+        _print(item(name).table(_records(Store(store)), scale))
 
 
 def compare_command(store: Root = Path("results")) -> None:
-    """Print every item that has records, ours beside the published.
+    """Print every item at full scale, ours beside the published.
 
     \b
     Examples:
       lohe compare
     """
-    records = list(Store(store).all())
-    for problem in Store(store).problems():
+    with _refusals():
+        records = _records(Store(store))
+        for name in PAPER:
+            _print(item(name).table(records, "full"))
+
+
+@contextmanager
+def _refusals() -> Iterator[None]:
+    """What a user can cause, in one line: 2 for what was asked, 1 for the disk, 130 for Ctrl-C."""
+    try:
+        yield
+    except (ValueError, FileNotFoundError) as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        about = f"{error.filename}: " if error.filename else ""
+        typer.echo(f"Error: {about}{error.strerror or error}", err=True)
+        raise typer.Exit(1) from None
+    except KeyboardInterrupt:
+        typer.echo("\nStopped. The same command continues from the last epoch.", err=True)
+        raise typer.Exit(130) from None
+
+
+def _records(store: Store) -> list[Record]:
+    """All that can be read; the rest is named, and stays as it is."""
+    for problem in store.problems():
         typer.echo(f"left alone: {problem}", err=True)
-    for name in PAPER:
-        _print(item(name).table(records, "full"))
+    with warnings.catch_warnings(action="ignore"):  # the same problems again
+        return list(store.all())
 
 
 def _seeds(text: str) -> list[int] | None:
@@ -96,14 +119,14 @@ def _seeds(text: str) -> list[int] | None:
     if not text:
         return None
     found: list[int] = []
-    try:
-        for part in text.split(","):
-            first, _, last = part.partition("-")
-            found += range(int(first), int(last or first) + 1)
-    except ValueError:
-        raise ValueError(f"--seeds takes numbers and ranges, 0-4,7; got {text!r}.") from None
-    if not found or len(set(found)) != len(found):
-        raise ValueError(f"--seeds needs seeds, each once; got {text!r}.")
+    for part in text.split(","):
+        match = re.fullmatch(r"(\d+)(?:-(\d+))?", part.strip())
+        numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
+        if not numbers:
+            raise ValueError(f"--seeds takes numbers and ranges, 0-4,7; got {text!r}.")
+        found += numbers
+    if len(set(found)) != len(found):
+        raise ValueError(f"--seeds takes each seed once; got {text!r}.")
     return found
 
 
@@ -112,10 +135,13 @@ def _device(name: str) -> str:
 
     if name == "auto":
         return "cuda" if torch.cuda.is_available() else "cpu"
-    if name.startswith("cuda") and not torch.cuda.is_available():
-        raise ValueError("--device cuda was asked for, but torch sees no CUDA device: lohe doctor.")
-    if name.split(":")[0] not in ("cpu", "cuda"):
-        raise ValueError(f"--device takes cpu, cuda or auto; got {name!r}.")
+    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
+        raise ValueError(f"--device takes cpu, cuda, cuda:N or auto; got {name!r}.")
+    if name != "cpu" and int(name[5:] or 0) >= torch.cuda.device_count():
+        raise ValueError(
+            f"--device {name} was asked for, but torch sees {torch.cuda.device_count()} CUDA "
+            "devices: lohe doctor."
+        )
     return name
 
 
@@ -138,11 +164,17 @@ def _train(runs: list[Run], store: Store, device: str, size: int, data: Path | N
     console, quiet = Console(stderr=True), not sys.stderr.isatty()
     with Progress(*shown, TimeRemainingColumn(), console=console, disable=quiet) as bars:
         ids: dict[str, TaskID] = {}
+        said = time.monotonic()
 
         def listen(what: str, pack: Pack, done: int, of: int) -> None:
+            nonlocal said
             if bars.disable:
-                if what != "training" or done in (0, of):
+                if what != "training" or done in (0, of) or time.monotonic() - said > LINE_EVERY_S:
                     typer.echo(f"{what} {done}/{of} {pack.name}", err=True)
+                    said = time.monotonic()
+                return
+            if what.startswith("left to others"):
+                console.print(f"{pack.name}: {what}", markup=False)
                 return
             if pack.name not in ids:
                 ids[pack.name] = bars.add_task(pack.name, total=of)
@@ -154,16 +186,20 @@ def _train(runs: list[Run], store: Store, device: str, size: int, data: Path | N
 
 def _print(table: Table) -> None:
     console = Console(highlight=False)
-    shown = RichTable(title=table.title, title_justify="left")
+    # no frame: Table 2 fits in 80 columns
+    shown = RichTable(
+        title=table.title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, 1),
+    )
     for n, column in enumerate(table.columns):
         shown.add_column(column, justify="right" if n else "left", overflow="fold")
     for row in table.rows:
         shown.add_row(*row)
     console.print(shown)
-    _notes(console, table.notes)
-
-
-def _notes(console: Console, notes: Iterable[str]) -> None:
-    for note in notes:
+    for note in table.notes:
         console.print(f"- {note}", soft_wrap=True)
     console.print()

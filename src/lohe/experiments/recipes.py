@@ -47,6 +47,12 @@ def tinystories(attention: Mechanism, seed: int = 0) -> Run:
 
 def at_scale(run: Run, scale: str) -> Run:
     """`smoke` goes through everything in seconds and learns nothing; else the recipe itself."""
+    smoke = known_scale(scale) == "smoke"
+    return replace(run, epochs=2, limit=4 * run.batch) if smoke else run
+
+
+def known_scale(scale: str) -> str:
+    """The scale itself, or a ValueError that lists them."""
     if scale not in SCALES:
         raise ValueError(f"scale={scale!r} is not known. Choose from {', '.join(SCALES)}.")
-    return replace(run, epochs=2, limit=4 * run.batch) if scale == "smoke" else run
+    return scale

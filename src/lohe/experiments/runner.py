@@ -3,7 +3,7 @@
 import platform
 import time
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -32,7 +32,7 @@ class Pack:
     def name(self) -> str:
         """For people: task, mechanism, seeds."""
         task = type(self.run.task).__name__
-        attention = getattr(self.run.model, "attention", None)
+        attention = _brief(getattr(self.run.model, "attention", None))
         return f"{task}, {attention}, seeds {seed_ranges(self.seeds)}"
 
 
@@ -81,6 +81,7 @@ def complete(
             with store.claim(recipe, pack.seeds):
                 todo = store.missing(recipe, pack.seeds)
                 if not todo:
+                    store.checkpoint(recipe, pack.seeds).clear()  # killed just before it could
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
                 now = Pack(pack.run, todo)
@@ -145,6 +146,18 @@ def file_name(run: Run) -> str:
     """The readable part of a record file's name."""
     attention = type(getattr(run.model, "attention", None)).__name__
     return f"{type(run.task).__name__}-{attention}".lower()
+
+
+def _brief(value: Any) -> str:
+    """repr without what is at its default: Oscillator(anchors='free')."""
+    if not is_dataclass(value):
+        return repr(value)
+    given = [
+        f"{f.name}={_brief(getattr(value, f.name))}"
+        for f in fields(value)
+        if getattr(value, f.name) != f.default
+    ]
+    return f"{type(value).__name__}({', '.join(given)})" if given else type(value).__name__
 
 
 def _short(x: float) -> float:

@@ -48,7 +48,8 @@ class Trained:
         """The trained model of one seed, on the CPU, in evaluation mode."""
         n = [outcome.seed for outcome in self.outcomes].index(seed)
         model = self.run.model.build(data, torch.Generator())
-        model.load_state_dict({k: p[n].cpu() for k, p in self.parameters.items()}, strict=False)
+        trained = {k: p[n].cpu() for k, p in self.parameters.items()}
+        model.to(next(iter(trained.values())).dtype).load_state_dict(trained, strict=False)
         return model.eval()
 
 
@@ -112,6 +113,9 @@ def _select(run: Run, pack: Pack, outcomes: list[Outcome], best: Parameters) -> 
             better.append(True)
         else:
             goal, metric = run.select.split(" ")
+            if metric not in outcome.curve[-1]:
+                known = ", ".join(outcome.curve[-1])
+                raise ValueError(f"select={run.select!r}: an epoch has {known}, no {metric}.")
             sign = 1 if goal == "lowest" else -1
             values = [sign * line[metric] for line in outcome.curve]
             better.append(latest == 0 or values[latest] < values[outcome.epoch])
@@ -129,6 +133,7 @@ def _save(
     tensors = pack.tensors() | {f"best.{name}": p for name, p in best.items()}
     state = {
         "seconds": seconds,
+        "examples": pack.examples,
         "outcomes": [{"seed": o.seed, "epoch": o.epoch, "curve": o.curve} for o in outcomes],
     }
     checkpoint.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, state)
@@ -146,8 +151,12 @@ def _resume(
     if seeds != pack.seeds:
         raise ValueError(
             f"The checkpoint is of seeds {seeds}, the run asks for {pack.seeds}. Train the same "
-            "pack, or delete "
-            "the checkpoint to start again."
+            "pack, or delete the checkpoint to start again."
+        )
+    if state["examples"] != pack.examples:
+        raise ValueError(
+            f"The checkpoint was trained on data with checksum {state['examples']}, which now is "
+            f"{pack.examples}. Bring the data back, or delete the checkpoint to start again."
         )
     pack.restore(tensors)
     for outcome, kept in zip(outcomes, state["outcomes"], strict=True):

@@ -27,7 +27,7 @@ class Pack:
 
     def __init__(self, run: Run, seeds: list[int], data: Data, device: torch.device):
         self.run, self.seeds, self.device = run, seeds, device
-        self.task = run.task
+        self.task, self.examples = run.task, data.checksum
         self.train_split = data.train.to(device)
         self.dtype = torch.float64 if run.precision == "float64" else torch.float32
         # one generator a seed: it draws the parameters, then the order of each epoch
@@ -148,12 +148,12 @@ class Pack:
 
 
 def cosine(run: Run, steps_per_epoch: int) -> Float[Tensor, " steps"]:
-    """Learning rate at every step of the run: lr (1 + cos(π s / S)) / 2."""
+    """Learning rate at every step of the run, in float64: lr (1 + cos(π s / S)) / 2."""
     steps = torch.arange(run.epochs * steps_per_epoch, dtype=torch.float64)
     done = steps / len(steps)
     if run.schedule == "epoch":
         done = (steps // steps_per_epoch) / run.epochs
-    return (run.optimizer.lr * (1 + torch.cos(math.pi * done)) / 2).float()
+    return run.optimizer.lr * (1 + torch.cos(math.pi * done)) / 2
 
 
 def _stack(models: list[torch.nn.Module], device: torch.device) -> tuple[Parameters, Parameters]:

@@ -1,5 +1,6 @@
 """A run is a value: everything that decides its numbers, and nothing else."""
 
+import re
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -66,7 +67,11 @@ class Run:
             )
         _one_of("schedule", self.schedule, ("step", "epoch"))
         _one_of("precision", self.precision, PRECISIONS)
-        if self.select != "last" and self.select.split(" ")[0] not in ("lowest", "highest"):
+        if self.clip <= 0 or (self.limit is not None and self.limit < 1):
+            raise ValueError(
+                f"A run needs clip > 0 and limit >= 1 or None, got {self.clip}, {self.limit}."
+            )
+        if not re.fullmatch(r"last|(lowest|highest) \S+", self.select):
             raise ValueError(
                 f'select={self.select!r} is not known. Write "last", "lowest METRIC" or "highest '
                 'METRIC".'

@@ -1,0 +1,163 @@
+"""What a store lacks is trained, once, in packs."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+import trainers
+
+import lohe
+import short_sva
+from lohe.experiments import runner
+from lohe.experiments.runner import Pack, complete, missing, packs
+from lohe.experiments.store import Store
+from lohe.models import Amplified, Oscillator, Softmax
+from lohe.train import Run, Trained
+
+TINY = {"d_model": 8, "d_ff": 8}
+
+
+@pytest.fixture
+def store(tmp_path) -> Store:
+    return Store(tmp_path / "results")
+
+
+def seeds(*numbers: int, attention=None, **changes) -> list[Run]:
+    run = short_sva.run(attention or Softmax(), **TINY | changes)
+    return [replace(run, seed=seed) for seed in numbers]
+
+
+def finished(runs, store, **how) -> list[list[int]]:
+    how = {"load": short_sva.load, "size": 2} | how
+    return [pack.seeds for pack in complete(runs, store, **how)]
+
+
+def test_runs_of_a_recipe_are_packed_in_the_order_they_come():
+    runs = seeds(4, 0) + seeds(7, attention=Oscillator()) + seeds(1, 2, 3)
+    found = packs(runs, 2)
+    assert [pack.seeds for pack in found] == [[4, 0], [1, 2], [3], [7]]
+    assert [type(pack.run.model.attention) for pack in found] == [Softmax] * 3 + [Oscillator]
+    assert {pack.run.seed for pack in found} == {0}
+
+
+def test_only_what_is_missing_is_trained(store):
+    assert finished(seeds(0, 1, 4), store) == [[0, 1], [4]]
+    before = Store(store.root).load(seeds(0)[0].recipe())
+    assert [p.seeds for p in missing(seeds(*range(5)), store, 2)] == [[2, 3]]
+    assert finished(seeds(*range(5)), store) == [[2, 3]]
+    after = store.load(seeds(0)[0].recipe())
+    assert sorted(after) == [0, 1, 2, 3, 4]
+    assert {seed: after[seed] for seed in before} == before
+    assert missing(seeds(*range(5)), store, 2) == []
+    assert finished(seeds(*range(5)), store, load=None) == []  # nor is anything loaded
+
+
+def test_records_are_there_when_a_pack_is_yielded(store):
+    done = complete(seeds(0, 1, 2), store, size=2, load=short_sva.load)
+    assert next(done).seeds == [0, 1]
+    assert sorted(store.load(seeds(0)[0].recipe())) == [0, 1]
+    done.close()  # left here, the rest stays free for others
+    with store.claim(seeds(0)[0].recipe(), [0, 1, 2]):
+        pass
+
+
+def test_data_is_loaded_once_for_a_task_and_as_told(store):
+    loaded = []
+
+    def load(task):
+        loaded.append(task)
+        return short_sva.data()
+
+    finished(seeds(0, 1, 2) + seeds(0, attention=Oscillator()), store, load=load)
+    assert loaded == [seeds(0)[0].task]
+
+
+def test_the_trained_models_can_be_kept(store):
+    kept: list[tuple[Pack, Trained]] = []
+    finished(seeds(0, 1), store, keep=lambda pack, trained: kept.append((pack, trained)))
+    ((pack, trained),) = kept
+    model = trained.model(short_sva.data(), seed=1)
+    every = short_sva.data().valid.take(slice(None))
+    right = (model(**every.inputs) > 0) == (every.targets["label"] == 1)
+    record = store.load(pack.run.recipe())[1]
+    assert record.result["valid.overall"] == pytest.approx(100 * right.double().mean().item())
+
+
+def test_a_record_says_what_was_trained_where_and_on_what(store):
+    finished(seeds(4, 6, 5, precision="tf32"), store, size=10)
+    found = store.load(seeds(0, precision="tf32")[0].recipe())
+    assert sorted(found) == [4, 5, 6]
+    record = found[5]
+    assert record.recipe["precision"] == "tf32"
+    assert record.recipe["model"]["d_model"] == 8
+    assert record.code_version == lohe.__version__
+    assert record.data_checksum == short_sva.data().checksum
+    assert record.environment["device"].startswith("cpu")
+    assert record.environment["torch"] == torch.__version__
+    assert record.environment["threads"] == torch.get_num_threads()
+    assert record.notes == {"pack": "4-6", "epoch": 1, "data": {"sentences": 150}}
+    assert {name.split(".")[0] for name in record.result} == {"valid", "test"}
+    assert [sorted(line) for line in record.curve] == [
+        ["easy", "hard", "loss", "overall", "simple"]
+    ] * 2
+    assert record.wall_seconds == found[4].wall_seconds > 0
+    (path,) = store.root.glob("*.json")
+    assert path.name.startswith("sva-softmax-")
+
+
+def test_the_listener_hears_of_every_step(store):
+    heard = []
+
+    def listen(what, pack, done, of):
+        heard.append((what, pack.seeds, done, of))
+
+    finished(seeds(0, 1), store, listen=listen)
+    finished(seeds(0, 1), store, listen=listen)
+    story = [("loading", 0), ("training", 0), ("training", 1), ("training", 2), ("cached", 2)]
+    assert heard == [(what, [0, 1], done, 2) for what, done in story]
+
+
+def test_seeds_that_others_train_are_left_to_them(store):
+    heard = []
+    recipe = seeds(0)[0].recipe()
+    with store.claim(recipe, [1]):
+        runs = seeds(0, 1, 2)
+        listen = lambda what, pack, done, of: heard.append((what[:14], pack.seeds))  # noqa: E731
+        assert finished(runs, store, listen=listen) == [[2]]
+    assert ("left to others", [0, 1]) in heard
+    assert finished(seeds(0, 1, 2), store) == [[0, 1]]
+
+
+def test_two_processes_train_every_seed_once(tmp_path, context, start, finish):
+    log, ready = tmp_path / "log", context.Barrier(2)
+    finish(*(start(trainers.train, tmp_path / "results", log, ready) for _ in range(2)))
+    trained = [line for line in log.read_text().splitlines() if line.startswith("kept")]
+    assert len(trained) == len(set(trained)) == 4
+    assert missing(trainers.runs(), Store(tmp_path / "results"), 2) == []
+
+
+def test_a_checkpoint_that_outlived_its_records_is_cleared(store):
+    """Killed after the records were written and before the checkpoint was deleted."""
+    (run,) = seeds(0)
+    finished([run], store)
+    checkpoint = store.checkpoint(run.recipe(), [0])
+    checkpoint.save({"x": torch.zeros(1)}, {})
+    finished([run], store)
+    assert checkpoint.load() is None
+
+
+def test_a_pack_is_named_by_what_is_not_the_default():
+    def name(attention) -> str:
+        return Pack(short_sva.run(attention), [0, 1, 4]).name
+
+    assert name(Softmax()) == "SVA, Softmax, seeds 0-1,4"
+    assert name(Oscillator(anchors="free")) == "SVA, Oscillator(anchors='free'), seeds 0-1,4"
+    nested = Amplified(Oscillator(coupling="relu", sharpness=2))
+    assert name(nested) == (
+        "SVA, Amplified(mechanism=Oscillator(coupling='relu', sharpness=2)), seeds 0-1,4"
+    )
+
+
+def test_curves_are_short_and_results_exact():
+    assert runner._short(0.123456789) == 0.12346
+    assert runner._short(98.76543) == 98.765

@@ -1,0 +1,233 @@
+"""lohe run | show | compare: what they print, what they leave behind, how they refuse."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from lohe import cli, run_cli
+from lohe.experiments import agreement
+from lohe.experiments.checkpoints import Checkpoint
+from lohe.experiments.runner import complete, missing
+from lohe.experiments.store import Store
+
+SRC = Path(cli.__file__).parents[1]
+PACKS = 5  # mechanisms of Table 2, at smoke scale one pack each
+
+
+def lohe(*arguments: object):
+    return CliRunner().invoke(cli.app, [str(a) for a in arguments], prog_name="lohe")
+
+
+def process(*arguments: object) -> subprocess.Popen:
+    return subprocess.Popen(
+        [sys.executable, "-m", "lohe", *map(str, arguments)],
+        env=os.environ | {"PYTHONPATH": str(SRC), "OMP_NUM_THREADS": "1"},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory):
+    """A store after `lohe run table2 --scale smoke`, and what that printed."""
+    store = tmp_path_factory.mktemp("store")
+    return store, lohe("run", "table2", "--scale", "smoke", "--seeds", "0-1", "--store", store)
+
+
+@pytest.mark.parametrize("command", ["run", "show", "compare"])
+def test_every_command_has_help_with_examples(command):
+    result = lohe(command, "--help")
+    assert result.exit_code == 0
+    assert f"Examples:\n    lohe {command}" in result.output
+    assert max(len(line) for line in result.output.splitlines()) <= 80
+
+
+def test_run_trains_records_and_prints_the_table(trained):
+    store, result = trained
+    assert result.exit_code == 0
+    assert missing(agreement.runs("smoke", [0, 1]), Store(store), 10) == []
+    for name in agreement.MECHANISMS:
+        assert re.search(rf"^{name} .* \d/2 ", result.stdout, re.MULTILINE)
+    assert "softmax (paper)" in result.stdout
+    assert max(len(line) for line in result.stdout.splitlines()) <= 80
+    # not a terminal: plain lines, and no drawing
+    assert result.stderr.count("training 0/2 SVA, ") == PACKS
+    assert result.stderr.count("training 2/2 SVA, ") == PACKS
+    assert "\x1b" not in result.output
+
+
+def test_run_again_trains_nothing(trained):
+    store, first = trained
+    before = {path: path.stat().st_mtime_ns for path in store.glob("*.json")}
+    result = lohe("run", "table2", "--scale", "smoke", "--seeds", "0-1", "--store", store)
+    assert result.stdout == first.stdout
+    assert result.stderr.count("cached 2/2 SVA, ") == PACKS
+    assert "training" not in result.stderr
+    assert {path: path.stat().st_mtime_ns for path in store.glob("*.json")} == before
+
+
+def test_a_dry_run_says_what_is_there_and_what_is_not(trained):
+    store, _ = trained
+    result = lohe(
+        "run", "table2", "--scale", "smoke", "--seeds", "0-1,4", "--store", store, "--dry-run"
+    )
+    assert result.exit_code == 0
+    first, *rest = result.stdout.splitlines()
+    assert first == "15 runs, 10 cached, 5 to train"
+    assert len(rest) == PACKS
+    assert re.fullmatch(r"  SVA, Softmax, seeds 4: 2 epochs, about \d+ s", rest[0])
+    assert sorted(Store(store).load(agreement.runs("smoke")[0].recipe())) == [0, 1]
+
+
+def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
+    result = lohe("run", "table2", "--store", tmp_path / "new", "--dry-run")
+    assert result.exit_code == 0
+    assert result.stdout.startswith("250 runs, 0 cached, 250 to train\n")
+    assert "  SVA, Softmax, seeds 0-9: 20 epochs, time unknown\n" in result.stdout
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["run", "table9"], "'table9' is not an item here yet. There are: table2, table4."),
+        (["run", "table2", "--scale", "big"], "scale='big' is not known. Choose from smoke,"),
+        (["run", "table2", "--seeds", "x"], "--seeds takes numbers and ranges, 0-4,7; got 'x'."),
+        (["run", "table2", "--seeds", "4-2"], "--seeds takes numbers and ranges, 0-4,7; got"),
+        (["run", "table2", "--seeds", "0,5-3"], "--seeds takes numbers and ranges, 0-4,7; got"),
+        (["run", "table2", "--seeds", "1-"], "--seeds takes numbers and ranges, 0-4,7; got '1-'"),
+        (["run", "table2", "--seeds", "0-2,1"], "--seeds takes each seed once; got '0-2,1'."),
+        (["run", "table2", "--device", "tpu"], "--device takes cpu, cuda, cuda:N or auto; got"),
+        (["run", "table2", "--device", "cuda:x"], "--device takes cpu, cuda, cuda:N or auto; got"),
+        (["run", "table2", "--device", "cuda:99"], "but torch sees"),
+        (["run", "table2", "--pack", "0"], "Invalid value for '--pack'"),
+        (["show", "table9"], "'table9' is not an item here yet."),
+        (["show", "table2", "--scale", "big"], "scale='big' is not known."),
+    ],
+    ids=lambda x: " ".join(x) if isinstance(x, list) else "",
+)
+def test_what_cannot_be_is_refused_in_one_line(tmp_path, arguments, message):
+    dry = ["--dry-run"] if arguments[0] == "run" else []
+    result = lohe(*arguments, *dry, "--store", tmp_path / "store")
+    assert result.exit_code == 2
+    (error,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
+    assert message in error
+    assert result.stderr.splitlines()[-1] == error
+    assert not (tmp_path / "store").exists()
+
+
+def test_data_that_is_not_there_is_named(tmp_path):
+    result = lohe(
+        "run", "table4", "--scale", "smoke", "--store", tmp_path / "store", "--data", tmp_path
+    )
+    assert result.exit_code == 2
+    assert "wikitext" in result.stderr.splitlines()[-1].lower() + result.stderr.lower()
+    assert "Traceback" not in result.output
+
+
+@pytest.mark.parametrize("kind", ["a file", "published numbers"])
+def test_a_store_that_cannot_be_written_is_named(tmp_path, kind):
+    store = tmp_path / "store"
+    if kind == "a file":
+        store.write_text("")
+    else:
+        store.mkdir()
+        (store / "PUBLISHED").touch()
+    result = lohe("run", "table2", "--scale", "smoke", "--store", store)
+    assert result.exit_code == 1
+    assert result.stderr.startswith("Error: ")
+    assert str(store) in result.stderr
+
+
+def test_show_prints_the_records_without_training(trained):
+    store, first = trained
+    assert lohe("show", "table2", "--scale", "smoke", "--store", store).stdout == first.stdout
+
+
+@pytest.mark.parametrize("which", ["smoke records", "no records"])
+def test_compare_prints_every_item(trained, tmp_path, which):
+    store = trained[0] if which == "smoke records" else tmp_path / "empty"
+    result = lohe("compare", "--store", store)
+    assert result.exit_code == 0
+    assert re.findall(r"^Table \d", result.stdout, re.MULTILINE) == ["Table 2", "Table 4"]
+    assert result.stdout.count("None of ours yet at scale full") == 2
+    tables = [line for line in result.stdout.splitlines() if not line.startswith("- ")]
+    assert max(len(line) for line in tables) <= 80
+
+
+@pytest.mark.parametrize("command", [["show", "table2"], ["compare"]], ids=["show", "compare"])
+def test_a_damaged_file_is_named_and_the_rest_shown(tmp_path, command):
+    foreign = tmp_path / "sva-0123456789abcdef.json"
+    foreign.write_text("{")
+    result = lohe(*command, "--store", tmp_path)
+    assert result.exit_code == 0
+    assert "Table 2" in result.stdout
+    assert f"left alone: {foreign}" in result.stderr
+    assert foreign.read_text() == "{"
+
+
+def test_stopped_by_hand_it_says_so_and_goes_on_later(trained, tmp_path, monkeypatch):
+    """Ctrl-C in the middle of the second pack of two."""
+    two = dict(list(agreement.MECHANISMS.items())[:2])
+    monkeypatch.setattr(agreement, "MECHANISMS", two)
+    command = ["run", "table2", "--scale", "smoke", "--seeds", "0-1", "--store", tmp_path]
+    epochs = 0
+
+    def impatient(*args, listen, **how):
+        def heard(what, pack, done, of):
+            nonlocal epochs
+            epochs += what == "training" and done > 0
+            if epochs == 3:
+                raise KeyboardInterrupt
+            listen(what, pack, done, of)
+
+        return complete(*args, listen=heard, **how)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(run_cli, "complete", impatient)
+        result = lohe(*command)
+    assert result.exit_code == 130
+    assert "Stopped. The same command continues from the last epoch." in result.stderr
+    assert len(list(tmp_path.glob("*.json"))) == 1
+    assert lohe(*command).exit_code == 0
+    for run in agreement.runs("smoke", [0, 1]):
+        ours, undisturbed = (Store(s).load(run.recipe())[run.seed] for s in (tmp_path, trained[0]))
+        assert (ours.result, ours.curve) == (undisturbed.result, undisturbed.curve)
+
+
+def test_sigint_leaves_a_checkpoint_and_no_claim(tmp_path):
+    running = process("run", "table2", "--seeds", "0", "--device", "cpu", "--store", tmp_path)
+    folder = tmp_path / ".lohe" / "checkpoints"
+    deadline = time.monotonic() + 60
+    while not list(folder.glob("*/step-*.json")):
+        assert running.poll() is None
+        assert time.monotonic() < deadline
+        time.sleep(0.05)
+    running.send_signal(signal.SIGINT)
+    _, said = running.communicate(timeout=30)
+    assert running.returncode == 130
+    assert said.endswith("Stopped. The same command continues from the last epoch.\n")
+    assert "Traceback" not in said
+    (kept,) = folder.iterdir()
+    found = Checkpoint(kept).load()
+    assert found is not None
+    assert len(found[1]["outcomes"][0]["curve"]) >= 1
+    assert list((tmp_path / ".lohe" / "claims").iterdir()) == []
+
+
+def test_two_commands_on_one_store_train_each_pack_once(tmp_path):
+    command = ["run", "table2", "--scale", "smoke", "--seeds", "3"]
+    both = [process(*command, "--store", tmp_path) for _ in range(2)]
+    said = [one.communicate(timeout=120)[1] for one in both]
+    assert [one.returncode for one in both] == [0, 0]
+    trained = re.findall(r"training 2/2 (.*)", "".join(said))
+    assert len(trained) == len(set(trained)) == PACKS
+    assert missing(agreement.runs("smoke", [3]), Store(tmp_path), 10) == []

@@ -1,0 +1,72 @@
+"""A run that was stopped ends with the numbers of one that was not."""
+
+import pytest
+import torch
+
+import short_sva
+from lohe.train import train
+
+SEEDS = [2, 0]
+EPOCHS = 4
+
+
+class Stopped(Exception):
+    pass
+
+
+def stop_after(last: int):
+    def report(epoch, lines):
+        if epoch == last:
+            raise Stopped
+
+    return report
+
+
+def interrupted(run, data, memory, last: int) -> None:
+    with pytest.raises(Stopped):
+        train(run, SEEDS, data, checkpoint=memory, report=stop_after(last))
+
+
+@pytest.fixture(scope="module")
+def run():
+    # selection, so that the best epoch so far must survive as well
+    return short_sva.run(epochs=EPOCHS, select="highest overall")
+
+
+@pytest.fixture(scope="module")
+def whole(run, data):
+    return train(run, SEEDS, data)
+
+
+@pytest.mark.parametrize("last", range(EPOCHS))
+def test_stopped_after_any_epoch_and_resumed_is_bitwise_the_same(run, data, memory, whole, last):
+    assert run.model.dropout > 0
+    interrupted(run, data, memory, last)
+    assert len(memory.saved) == last + 1
+    heard = []
+    resumed = train(
+        run, SEEDS, data, checkpoint=memory, report=lambda epoch, _: heard.append(epoch)
+    )
+    assert heard == list(range(last + 1, EPOCHS))
+    assert resumed.outcomes == whole.outcomes
+    for name, parameter in whole.parameters.items():
+        assert torch.equal(resumed.parameters[name], parameter)
+
+
+def test_time_spent_before_the_stop_is_counted(run, data, memory):
+    interrupted(run, data, memory, 1)
+    memory.saved[-1][1]["seconds"] = 1000.0
+    assert train(run, SEEDS, data, checkpoint=memory).seconds > 1000
+
+
+def test_a_checkpoint_of_other_seeds_is_refused(run, data, memory):
+    interrupted(run, data, memory, 0)
+    with pytest.raises(ValueError, match=r"is of seeds \[2, 0\], the run asks for \[0, 2\]"):
+        train(run, [0, 2], data, checkpoint=memory)
+
+
+def test_a_checkpoint_of_other_data_is_refused(run, data, memory):
+    interrupted(run, data, memory, 0)
+    memory.saved[-1][1]["examples"] = "of another corpus"
+    with pytest.raises(ValueError, match="trained on data with checksum of another corpus"):
+        train(run, SEEDS, data, checkpoint=memory)
