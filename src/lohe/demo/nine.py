@@ -1,20 +1,24 @@
-"""The mechanism in a minute: nine oscillators settle, three ways that must agree, and the cost."""
+"""Nine oscillators settle, by three routes that must agree; and what it costs."""
 
 import math
 from dataclasses import dataclass
 from pathlib import Path
 
+import numpy as np
 import torch
-from rich.console import Console
-from rich.table import Table
+from matplotlib.axes import Axes
 from torch import Tensor
 
 from lohe import OscillatorAttention, cost, ops, sphere
 from lohe.dynamics import Scipy, fixed_query, flow, settling_error, settling_time, solve
+from lohe.experiments.tables import Table
+from lohe.viz import settling, style
+from lohe.viz.html import Picture
 
 TOKENS = 9  # the paper's smallest hardware: nine oscillators read a sentence of nine tokens
 HORIZON = 30.0  # the paper's T_max
 SAMPLES = (0.5, 1.0, 2.0, 3.0, 4.5, 6.0)
+TIMES = torch.linspace(0, SAMPLES[-1], 200, dtype=torch.float64)
 THRESHOLD = 0.01  # Section 4.4: converged
 AGREEMENT = 1e-6  # RK45 is asked for 1e-10 a step; the flow is exact
 
@@ -30,16 +34,6 @@ class Settled:
     exact: Tensor  # (tokens, 2), at the horizon
     solver: Tensor  # (samples, tokens, 2), by RK45
     weights: Tensor  # (tokens, tokens)
-
-
-def main(out: Path) -> None:
-    """Settle, check, draw and count; raises if closed form, flow and solver disagree."""
-    console = Console(highlight=False)
-    settled = settle(torch.Generator().manual_seed(4))
-    report(console, settled)
-    picture = draw(settled, out / "settling.png")
-    console.print(f"\nPicture: {picture}\n")
-    show_cost(console)
 
 
 def settle(rng: torch.Generator) -> Settled:
@@ -64,77 +58,121 @@ def settle(rng: torch.Generator) -> Settled:
         )
 
 
-def report(console: Console, s: Settled) -> None:
-    """The same state by three routes, oscillator by oscillator."""
-    exact = torch.stack([flow(s.start, s.drive, t) for t in SAMPLES])
-    against_solver = (exact - s.solver).norm(dim=-1).amax(dim=0)
-    against_rest = settling_error(s.exact, s.drive)
-    table = Table(title="Nine oscillators on the circle", title_justify="left")
-    for name in ("token", "drive ‖h‖", "start, degrees off", "settled at t"):
-        table.add_column(name, justify="right")
-    table.add_column("flow - RK45", justify="right")
-    table.add_column(f"flow at {HORIZON:.0f} - fixed point", justify="right")
-    off = sphere.angle(s.start, s.fixed_point) * 180 / math.pi
-    time = settling_time(s.start, s.drive, THRESHOLD)
-    for i in range(TOKENS):
-        table.add_row(
-            str(i + 1),
-            f"{s.drive[i].norm():.3f}",
-            f"{off[i]:.0f}",
-            f"{time[i]:.2f}",
-            f"{against_solver[i]:.1e}",
-            f"{against_rest[i]:.1e}",
-        )
-    console.print(table)
-    worst = against_solver.max().item()
-    rest = against_rest[time < HORIZON / 2].max().item()
+def check(s: Settled) -> float:
+    """How far the three routes are apart; raises if it is more than rounding."""
+    worst = _against_solver(s).max().item()
+    settled = settling_time(s.start, s.drive, THRESHOLD) < HORIZON / 2
+    rest = settling_error(s.exact, s.drive)[settled].max().item()
     if not (worst < AGREEMENT and rest < AGREEMENT):
         raise SystemExit(
             f"The three routes disagree: {worst:.1e} and {rest:.1e}. Please report it."
         )
-    console.print(
-        f"Closed form, exact flow and RK45 agree to {max(worst, rest):.0e}. "
-        "The flow is one expression; RK45 took thousands of evaluations."
+    return max(worst, rest)
+
+
+def routes(s: Settled) -> Table:
+    """The same state by three routes, oscillator by oscillator."""
+    off = sphere.angle(s.start, s.fixed_point) * 180 / math.pi
+    numbers = zip(
+        s.drive.norm(dim=-1).tolist(),
+        off.tolist(),
+        settling_time(s.start, s.drive, THRESHOLD).tolist(),
+        _against_solver(s).tolist(),
+        settling_error(s.exact, s.drive).tolist(),
+        strict=True,
     )
+    rows = [
+        (str(n + 1), f"{h:.3f}", f"{angle:.0f}", f"{t:.2f}", f"{solver:.1e}", f"{rest:.1e}")
+        for n, (h, angle, t, solver, rest) in enumerate(numbers)
+    ]
+    return Table(
+        "Nine oscillators on the circle",
+        (
+            "token",
+            "drive ‖h‖",
+            "start, degrees off",
+            "settled at t",
+            "flow - RK45",
+            f"flow at {HORIZON:.0f} - fixed point",
+        ),
+        rows,
+        [
+            f"Closed form, exact flow and RK45 agree to {check(s):.0e}. The flow is one "
+            "expression; RK45 took thousands of evaluations."
+        ],
+    )
+
+
+def costs() -> Table:
+    """What Section 4.5 counts, for the layer of this demo."""
+    counts = cost.operations(TOKENS, heads=1, d_osc=2)
+    return Table(
+        "Operations for this layer, relu coupling",
+        ("implementation", "operations", "fewer than softmax by"),
+        [
+            (label, f"{getattr(counts, name):,}", f"{counts.reduction(name):.1f} x")
+            for name, label in cost.LABELS.items()
+        ],
+        [f"Oscillators needed: {cost.oscillators(TOKENS, 1, 2)}. All tables: lohe cost"],
+    )
+
+
+def _against_solver(s: Settled) -> Tensor:
+    exact = torch.stack([flow(s.start, s.drive, t) for t in SAMPLES])
+    return (exact - s.solver).norm(dim=-1).amax(dim=0)
 
 
 def draw(s: Settled, path: Path) -> Path:
     """Phases over time, distance to rest, and the weights that come out."""
-    from lohe.viz import settling, style
-
-    times = torch.linspace(0, SAMPLES[-1], 200, dtype=torch.float64)
-    states = flow(s.start, s.drive, times[:, None])
-    phases = torch.atan2(states[..., 1], states[..., 0]).numpy()
-    anchors = torch.atan2(s.anchors[:, 1], s.anchors[:, 0]).numpy()
     with style.drawing():
         import matplotlib.pyplot as plt
-        import numpy as np
 
         figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-        settling.circle(axes[0], np.unwrap(phases, axis=0), anchors)
-        axes[0].set_title("Nine oscillators settle between their anchors\n(time runs outward)")
-        axes[0].legend(loc="lower center", bbox_to_anchor=(0.5, -0.12), ncols=2)
-        settling.errors(
-            axes[1],
-            times.numpy(),
-            settling_error(states, s.drive).numpy(),
-            torch.tensor(SAMPLES).numpy(),
-            settling_error(s.solver, s.drive).numpy(),
-            THRESHOLD,
-        )
-        axes[1].set_title("Exact flow and RK45")
-        settling.weights(axes[2], s.weights.numpy())
-        axes[2].set_title("Attention weights at rest (Eq. 5)")
+        for ax, (panel, _) in zip(axes, PANELS.values(), strict=True):
+            panel(ax, s)
         return style.save(figure, path)
 
 
-def show_cost(console: Console) -> None:
-    """Table 7's counts, for the layer of this demo."""
-    counts = cost.operations(TOKENS, heads=1, d_osc=2)
-    table = Table(title="Operations for this layer, relu coupling", title_justify="left")
-    for name in ("implementation", "operations", "fewer than softmax by"):
-        table.add_column(name, justify="left" if name == "implementation" else "right")
-    for name, label in cost.LABELS.items():
-        table.add_row(label, f"{getattr(counts, name):,}", f"{counts.reduction(name):.1f} x")
-    console.print(table)
-    console.print(f"Oscillators needed: {cost.oscillators(TOKENS, 1, 2)}. All tables: lohe cost")
+def panels(s: Settled, folder: Path) -> list[Picture]:
+    """The same as three pictures, which a narrow screen can stack."""
+    found = []
+    for name, (panel, alt) in PANELS.items():
+        with style.drawing():
+            import matplotlib.pyplot as plt
+
+            figure, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
+            panel(ax, s)
+            found.append(Picture(style.save(figure, folder / f"{name}.png"), alt))
+    return found
+
+
+def _circle(ax: Axes, s: Settled) -> None:
+    phases = torch.atan2(*flow(s.start, s.drive, TIMES[:, None]).unbind(-1)[::-1]).numpy()
+    anchors = torch.atan2(s.anchors[:, 1], s.anchors[:, 0]).numpy()
+    settling.circle(ax, np.unwrap(phases, axis=0), anchors)
+    ax.set_title("Nine oscillators settle between their anchors\n(time runs outward)")
+    ax.legend(loc="lower center", bbox_to_anchor=(0.5, -0.12), ncols=2)
+
+
+def _errors(ax: Axes, s: Settled) -> None:
+    settling.errors(
+        ax,
+        TIMES.numpy(),
+        settling_error(flow(s.start, s.drive, TIMES[:, None]), s.drive).numpy(),
+        torch.tensor(SAMPLES).numpy(),
+        settling_error(s.solver, s.drive).numpy(),
+        THRESHOLD,
+    )
+    ax.set_title("Exact flow and RK45")
+
+
+def _weights(ax: Axes, s: Settled) -> None:
+    settling.weights(ax, s.weights.numpy())
+    ax.set_title("Attention weights at rest (Eq. 5)")
+
+
+PANELS = {
+    "settling-circle": (_circle, "Nine phases on the circle run from their starts to rest."),
+    "settling-errors": (_errors, "Distance to the fixed point over time; flow and RK45 coincide."),
+    "settling-weights": (_weights, "The nine by nine matrix of attention weights."),
+}
