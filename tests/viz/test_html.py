@@ -20,7 +20,7 @@ def test_text_is_escaped_everywhere(tmp_path):
     ]
     page = html.page(EVIL, parts)
     assert "<script" not in page
-    assert page.count("&lt;script&gt;") == 12
+    assert page.count("&lt;script&gt;") == 13
 
 
 def test_a_picture_is_carried_by_the_page(tmp_path):
@@ -32,6 +32,8 @@ def test_a_picture_is_carried_by_the_page(tmp_path):
 
 def test_backticks_are_code_and_verdicts_have_a_colour():
     assert html.paragraph("run `lohe demo`") == "<p>run <code>lohe demo</code></p>"
+    assert "<span>--seeds</span> <span>0-49</span>" in html.paragraph("`lohe run --seeds 0-49`")
+    assert "<span>" not in html.paragraph(f"`/a-{'long-' * 10}path`")
     assert '<td class="good">consistent</td>' in html.table("t", ["a"], [["consistent"]])
     assert '<td class="bad">differs</td>' in html.table("t", ["a"], [["differs"]])
     assert "<td>1.0</td>" in html.table("t", ["a"], [["1.0"]])

@@ -17,7 +17,7 @@ import torch
 from rich.console import Console
 
 from lohe.demo import figures, nine, report, sentence, terminal, training, verdicts
-from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
+from lohe.demo.plan import OSCILLATOR, Plan
 from lohe.demo.report import Part
 from lohe.demo.training import Learned
 from lohe.experiments import files, robustness
@@ -47,7 +47,11 @@ def main(out: Path, *, quick: bool = False, plan: Plan | None = None) -> None:
         data = SVA().load()
         packs = {job.name: training.learned(job, data) for job in training.jobs(plan, out)}
         measured = measure(packs[OSCILLATOR], data, plan, console)
-        verb = sentence.verb(packs[SOFTMAX].first, packs[OSCILLATOR].first, data)
+        means = {
+            name: sentence.mean_attention(pack.models.values(), data)
+            for name, pack in packs.items()
+        }
+        one = sentence.settling(packs[OSCILLATOR].first, data)
     records = {name: pack.records for name, pack in packs.items()}
     tables = {
         "training": verdicts.training(records, plan),
@@ -63,7 +67,7 @@ def main(out: Path, *, quick: bool = False, plan: Plan | None = None) -> None:
             "training": figures.training(records, folder),
             "settling": figures.settling(measured, folder),
             "robustness": figures.robustness(measured, folder),
-            "verb": figures.attention(verb, folder),
+            "verb": figures.attention(means, one, folder),
         }
     summary = summarise(packs, tables, plan)
     parts = [
@@ -105,10 +109,12 @@ def main(out: Path, *, quick: bool = False, plan: Plan | None = None) -> None:
         ),
         Part(
             "What the verb looks at",
-            f"A hard sentence, seed {plan.seeds[0]}: “{verb.text}” The noun nearer to the verb has "
-            "the other number than the subject.",
+            "In a hard sentence the noun nearer to the verb, the distractor, has the other number "
+            f"than the subject. One of them: “{one.text}”",
             pictures["verb"],
-            f"Attention of the verb. At a horizon, the mean over {sentence.STARTS} random starts.",
+            "Left: the mean over all hard validation sentences and over seeds. Right: that one "
+            f"sentence, seed {plan.seeds[0]}, at a horizon the mean over {sentence.STARTS} random "
+            "starts; single sentences differ from the mean, and from each other.",
             [],
         ),
     ]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
+from torch import Tensor
 
 from lohe.demo.plan import OSCILLATOR, SOFTMAX
-from lohe.demo.sentence import Verb
+from lohe.demo.sentence import ROLES, Sentence
 from lohe.demo.verdicts import KINDS, keyword_spotting
 from lohe.experiments.agreement import FAILS_BELOW
 from lohe.experiments.records import Record
@@ -101,26 +102,25 @@ def robustness(measured: list[Measured], folder: Path) -> list[Picture]:
     return found
 
 
-def attention(verb: Verb, folder: Path) -> list[Picture]:
-    """What the verb attends to: both mechanisms, then the oscillators on their way to rest."""
+def attention(means: Mapping[str, Tensor], sentence: Sentence, folder: Path) -> list[Picture]:
+    """What the verb attends to: both mechanisms, then one sentence on its way to rest."""
     both, settling = folder / "verb-mechanisms.png", folder / "verb-settling.png"
-    names = [f"{w} (verb)" if n == verb.place else w for n, w in enumerate(verb.words)]
     with panel(both) as ax:
-        weights = np.stack([verb.softmax.numpy(), verb.rest.numpy()])
-        labels = ["softmax", "oscillators at rest"]
-        curves.words(ax, names, weights, labels=labels, colors=list(COLORS.values()))
-        ax.set_title("Attention of the verb")
+        weights = np.stack([w.numpy() for w in means.values()])
+        colors = [COLORS[name] for name in means]
+        curves.words(ax, ROLES, weights, labels=list(means), colors=colors)
+        ax.set_title("Attention of the verb, mean of all hard sentences")
         ax.legend()
     with panel(settling) as ax:
-        weights = np.stack([*(w.numpy() for w in verb.early.values()), verb.rest.numpy()])
-        labels = [*(f"horizon {t:g}" for t in verb.early), "at rest"]
+        weights = np.stack([*(w.numpy() for w in sentence.early.values()), sentence.rest.numpy()])
+        labels = [*(f"horizon {t:g}" for t in sentence.early), "at rest"]
         colors = [style.GREY, style.SKY, style.OSCILLATOR]
-        curves.words(ax, names, weights, labels=labels, colors=colors)
-        ax.set_title("The oscillators on their way to rest")
+        curves.words(ax, sentence.words, weights, labels=labels, colors=colors)
+        ax.set_title("One sentence, oscillators on their way to rest")
         ax.legend()
     return [
-        Picture(both, f"Attention of the verb to each word of: {verb.text}"),
-        Picture(settling, "The same by oscillators at two horizons and at rest."),
+        Picture(both, "Attention of the verb to subject, distractor and the rest."),
+        Picture(settling, f"Attention of the verb at two horizons and at rest: {sentence.text}"),
     ]
 
 

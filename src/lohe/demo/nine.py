@@ -113,7 +113,7 @@ def costs() -> Table:
             (label, f"{getattr(counts, name):,}", f"{counts.reduction(name):.1f} x")
             for name, label in cost.LABELS.items()
         ],
-        [f"Oscillators needed: {cost.oscillators(TOKENS, 1, 2)}. All tables: lohe cost"],
+        [f"Oscillators needed: {cost.oscillators(TOKENS, 1, 2)}. All tables: `lohe cost`"],
     )
 
 

@@ -22,14 +22,15 @@ def by_epoch(
 
 
 def level(ax: Axes, value: float, text: str, *, color: str = GREY, above: bool = False) -> None:
-    """A dashed line across at `value`, said in words at its left end."""
+    """A dashed line across at `value`, said in words at its right end."""
     ax.axhline(value, color=color, ls="--", lw=1)
     ax.annotate(
         text,
-        (0.02, value),
+        (0.98, value),
         xycoords=("axes fraction", "data"),
         xytext=(0, 3 if above else -3),
         textcoords="offset points",
+        ha="right",
         va="bottom" if above else "top",
         color=color,
         fontsize=8,

@@ -21,13 +21,14 @@ p, ul, dl { max-width: 46rem; }
 a { color: var(--link); }
 ul { padding-left: 1.2rem; }
 li { margin: .25rem 0; }
+h3 { font-size: 1rem; margin: 1.25rem 0 -.5rem; }
 code { font: .9em ui-monospace, monospace; }
+code span { white-space: nowrap; }
 .scroll { overflow-x: auto; margin: 1rem 0; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
-caption { text-align: left; font-weight: 600; padding-bottom: .4rem; }
 th, td { padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 6rem; }
 th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
 .good { color: var(--good); font-weight: 600; }
 .bad { color: var(--bad); font-weight: 600; }
@@ -44,6 +45,9 @@ dd { margin: 0; }
 @media (max-width: 30rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .5rem; } }
 """
 MARKS = {"consistent": "good", "agrees": "good", "differs": "bad"}  # words that get a colour
+
+
+LONGEST_WORD = 24  # characters that fit the narrowest phone with room to spare
 
 
 @dataclass(frozen=True)
@@ -87,8 +91,9 @@ def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> 
     head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
     body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>\n" for row in rows)
     return (
-        f'<div class="scroll" tabindex="0"><table><caption>{escape(title)}</caption>'
-        f"<thead><tr>{head}</tr></thead>\n<tbody>\n{body}</tbody></table></div>"
+        f'<h3>{escape(title)}</h3>\n<div class="scroll" tabindex="0">'
+        f'<table aria-label="{escape(title)}"><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>"
     )
 
 
@@ -113,11 +118,18 @@ def _cell(text: str) -> str:
 def _inline(text: str) -> str:
     """Plain text, in which `this` is code.
 
-    >>> _inline("run `lohe demo` & see")
-    'run <code>lohe demo</code> &amp; see'
+    >>> _inline("run `lohe demo --quick` & see")
+    'run <code>lohe demo <span>--quick</span></code> &amp; see'
     """
     parts = escape(text).split("`")
-    return "".join(f"<code>{part}</code>" if n % 2 else part for n, part in enumerate(parts))
+    return "".join(_code(part) if n % 2 else part for n, part in enumerate(parts))
+
+
+def _code(text: str) -> str:
+    """Options are not to be broken at their hyphens; a long path may be, lest it be cut off."""
+    words = text.split(" ")
+    kept = (f"<span>{w}</span>" if "-" in w and len(w) <= LONGEST_WORD else w for w in words)
+    return f"<code>{' '.join(kept)}</code>"
 
 
 def _base64(path: Path) -> str:
