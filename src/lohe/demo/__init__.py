@@ -112,7 +112,7 @@ def main(out: Path, *, quick: bool = False, plan: Plan | None = None) -> None:
             "In a hard sentence the noun nearer to the verb, the distractor, has the other number "
             f"than the subject. One of them: “{one.text}”",
             pictures["verb"],
-            "Left: the mean over all hard validation sentences and over seeds. Right: that one "
+            "First: the mean over all hard validation sentences and over seeds. Second: that one "
             f"sentence, seed {plan.seeds[0]}, at a horizon the mean over {sentence.STARTS} random "
             "starts; single sentences differ from the mean, and from each other.",
             [],

@@ -126,8 +126,13 @@ def learned(job: Job, data: Data) -> Learned:
 def finish(job: Job, heard: Heard = lambda name, what, done, of: None) -> None:
     """Train the pack until its records and its models are there; waits for others who do."""
 
+    waiting = False
+
     def listen(what: str, pack: Pack, done: int, of: int) -> None:
-        heard(job.name, what, done, of)
+        nonlocal waiting
+        if not (waiting and what.startswith("left to others")):  # once is enough
+            heard(job.name, what, done, of)
+        waiting = what.startswith("left to others")
 
     def keep(pack: Pack, trained: Trained) -> None:
         if tuple(pack.seeds) == job.seeds:  # part of a pack is no pack: `_again` trains it whole
@@ -136,10 +141,7 @@ def finish(job: Job, heard: Heard = lambda name, what, done, of: None) -> None:
     runs = [replace(job.run, seed=seed) for seed in job.seeds]
     while not job.finished:
         if job.store.missing(job.recipe, job.seeds):
-            done = any(
-                True
-                for _ in complete(runs, job.store, size=len(job.seeds), listen=listen, keep=keep)
-            )
+            done = list(complete(runs, job.store, size=len(runs), listen=listen, keep=keep))
         else:
             done = _again(job, listen)
         if not done:

@@ -28,7 +28,7 @@ code span { white-space: nowrap; }
 table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
 th, td { padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
-th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 6rem; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 8rem; }
 th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
 .good { color: var(--good); font-weight: 600; }
 .bad { color: var(--bad); font-weight: 600; }

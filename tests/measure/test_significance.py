@@ -1,0 +1,59 @@
+"""Intervals and false alarms against scipy and against counting."""
+
+from itertools import combinations
+
+import pytest
+from scipy import stats
+
+from lohe.experiments.reported import published
+from lohe.measure.significance import student, welch, welch_false_alarms
+
+LUMPS = [97.0 + k / 10 for k in range(9)] + [75.0, 75.5, 76.0]
+
+
+@pytest.mark.parametrize("size", [2, 3, 4])
+def test_false_alarms_are_counted_over_all_subsets(size):
+    found = []
+    for chosen in combinations(range(len(LUMPS)), size):
+        a = [LUMPS[n] for n in chosen]
+        b = [x for n, x in enumerate(LUMPS) if n not in chosen]
+        found.append(welch(a, b).excludes_zero)
+    assert welch_false_alarms(LUMPS, size) == pytest.approx(sum(found) / len(found))
+
+
+@pytest.mark.parametrize(
+    ("mechanism", "metric", "rate"),
+    [
+        ("softmax", "overall", 0.28),
+        ("softmax", "hard", 0.28),
+        ("oscillator", "overall", 0.49),
+        ("oscillator", "hard", 0.21),
+    ],
+)
+def test_welch_cannot_judge_three_seeds_of_table_2(mechanism, metric, rate):
+    values = published("table2")["per_seed"][mechanism][metric]
+    assert welch_false_alarms(values, 3) == pytest.approx(rate, abs=0.01)
+
+
+@pytest.mark.parametrize(("values", "size"), [([1.0, 2.0, 3.0], 2), (LUMPS, 1), ([0.0] * 60, 30)])
+def test_subsets_must_be_countable(values, size):
+    with pytest.raises(ValueError, match="subsets"):
+        welch_false_alarms(values, size)
+
+
+def test_student_is_scipys():
+    values = [-10.0, -2.5, -7.0]
+    interval = stats.ttest_1samp(values, -7.21).confidence_interval(0.95)
+    gap = student(values, -7.21)
+    assert (gap.low - 7.21, gap.high - 7.21) == pytest.approx((interval.low, interval.high))
+
+
+def test_student_of_equal_values_has_no_width():
+    gap = student([0.0, 0.0, 0.0], 0.0)
+    assert (gap.estimate, gap.low, gap.high) == (0, 0, 0)
+    assert not gap.excludes_zero
+
+
+def test_student_needs_two_values():
+    with pytest.raises(ValueError, match="two values"):
+        student([1.0], 0.0)
