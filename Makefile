@@ -10,7 +10,7 @@ test: .venv/ready  ## lint, types and tests, as CI runs them
 	$(BIN)/basedpyright
 	$(BIN)/pytest -n auto
 
-demo: .venv/ready  ## a minute on a CPU: the physics, a picture and the cost table, in demo/
+demo: .venv/ready  ## five minutes on two cores: train, run as physics, compare; demo/report.html
 	$(BIN)/lohe demo
 
 # Constraints pin what CI was seen to pass with; the package itself asks for much less (pyproject.toml).

@@ -112,11 +112,12 @@ def test_as_a_module_in_a_process_of_its_own():
 def test_demo_hands_its_folder_over(monkeypatch, tmp_path):
     seen = []
     demo = ModuleType("lohe.demo")
-    monkeypatch.setattr(demo, "main", seen.append, raising=False)
+    main = lambda out, quick: seen.append((out, quick))  # noqa: E731
+    monkeypatch.setattr(demo, "main", main, raising=False)
     monkeypatch.setitem(sys.modules, "lohe.demo", demo)
     assert run("demo").exit_code == 0
-    assert run("demo", "--out", str(tmp_path)).exit_code == 0
-    assert seen == [Path("demo"), tmp_path]
+    assert run("demo", "--quick", "--out", str(tmp_path)).exit_code == 0
+    assert seen == [(Path("demo"), False), (tmp_path, True)]
 
 
 def test_demo_refuses_a_file(tmp_path):

@@ -1,4 +1,4 @@
-"""What the documentation says is run: README's example, every docstring's, and the demo."""
+"""What the documentation says is run: README's example and every docstring's."""
 
 import doctest
 import importlib
@@ -10,9 +10,9 @@ import pytest
 import torch
 
 import lohe
-from lohe import demo
 
 README = Path(__file__).parents[1] / "README.md"
+TOUR = README.parent / "docs" / "tour.md"
 MODULES = sorted(
     m.name for m in pkgutil.walk_packages(lohe.__path__, "lohe.") if not m.name.endswith("__main__")
 )
@@ -26,6 +26,14 @@ def test_readme_example():
     assert names["weights"].shape == (8, 4, 100, 100)
     assert names["on_hardware"].isfinite().all()
     assert not torch.equal(names["on_hardware"], names["output"])
+
+
+def test_the_tour():
+    names: dict = {}
+    for code in re.findall(r"```python\n(.*?)```", TOUR.read_text(encoding="utf-8"), re.DOTALL):
+        exec(code, names)  # one after the other, as a reader would
+    assert names["noisy"].isfinite().all()
+    assert len(names["trained"].outcomes) == 3
 
 
 def test_readme_links_exist():
@@ -45,15 +53,7 @@ def test_docstring_examples_are_found():
     assert len(examples) > 10
 
 
-def test_demo_agrees_and_draws(tmp_path, capsys):
-    demo.main(tmp_path)
-    said = capsys.readouterr().out
-    assert "agree to" in said
-    assert "11.9 x" in said
-    assert (tmp_path / "settling.png").stat().st_size > 20_000
-
-
-def test_demo_refuses_to_hide_a_disagreement(monkeypatch, tmp_path):
-    monkeypatch.setattr(demo, "flow", lambda z0, h, t: z0)
-    with pytest.raises(SystemExit, match="disagree"):
-        demo.main(tmp_path)
+def test_readme_says_what_make_demo_does():
+    text = README.read_text(encoding="utf-8")
+    assert re.search(r"^make demo +# .*minutes", text, re.MULTILINE)
+    assert "lohe demo --quick" in text

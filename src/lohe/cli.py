@@ -125,18 +125,35 @@ def doctor_command(as_json: Json = False) -> None:
 
 @app.command("demo")
 def demo_command(
-    out: Annotated[Path, typer.Option(file_okay=False, help="Folder for pictures.")] = Path("demo"),
+    out: Annotated[
+        Path, typer.Option(file_okay=False, help="Folder for the report, models and records.")
+    ] = Path("demo"),
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only the settling, the picture and the cost.")
+    ] = False,
 ) -> None:
-    """The mechanism in a minute on a CPU: settling, a picture, the cost.
+    """Oscillators learn and meet imperfect hardware: about five minutes on two cores.
+
+    Trains softmax and oscillators on subject-verb agreement by the published recipe, runs the
+    trained oscillators by exact physics, and writes OUT/report.html. Nothing is downloaded.
+    Ctrl-C, or worse, loses at most the current epoch: the same command continues.
 
     \b
     Examples:
       lohe demo
-      lohe demo --out pictures
+      lohe demo --quick
+      lohe demo --out elsewhere
     """
     from lohe.demo import main as run
 
-    run(out)
+    try:
+        run(out, quick=quick)
+    except KeyboardInterrupt:
+        typer.echo("\nStopped. The same command continues from the last epoch.", err=True)
+        raise typer.Exit(130) from None
+    except (RuntimeError, OSError) as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 # Printing. Nothing below computes.

@@ -5,7 +5,7 @@ from dataclasses import replace
 from statistics import median
 
 from lohe.experiments.recipes import agreement, at_scale, known_scale
-from lohe.experiments.records import Record, key
+from lohe.experiments.records import Record, by_recipe
 from lohe.experiments.reported import published
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import fisher, mann_whitney, mean_std, proportion_interval, welch
@@ -35,12 +35,8 @@ def runs(scale: str = "full", seeds: Iterable[int] | None = None) -> list[Run]:
 
 def by_mechanism(records: Iterable[Record], scale: str = "full") -> dict[str, list[Record]]:
     """The records of each mechanism, in order of seed."""
-    names = {key(at_scale(agreement(m), scale).recipe()): name for name, m in MECHANISMS.items()}
-    found: dict[str, list[Record]] = {name: [] for name in MECHANISMS}
-    for record in records:
-        if name := names.get(key(record.recipe)):
-            found[name].append(record)
-    return {name: sorted(group, key=lambda r: r.seed) for name, group in found.items()}
+    recipes = {name: at_scale(agreement(m), scale).recipe() for name, m in MECHANISMS.items()}
+    return by_recipe(records, recipes)
 
 
 def accuracies(records: Iterable[Record], metric: str) -> list[float]:

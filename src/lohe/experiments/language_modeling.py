@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Mapping
 
 from lohe.experiments.recipes import Release, at_scale, known_scale, wikitext2
-from lohe.experiments.records import Record, key
+from lohe.experiments.records import Record, by_recipe
 from lohe.experiments.reported import published
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import mean_std, welch
@@ -32,15 +32,9 @@ def runs(
 def by_mechanism(
     records: Iterable[Record], scale: str = "full", release: Release = "tokens"
 ) -> dict[str, list[Record]]:
-    names = {
-        key(at_scale(wikitext2(m, release=release), scale).recipe()): name
-        for name, m in MECHANISMS.items()
-    }
-    found: dict[str, list[Record]] = {name: [] for name in MECHANISMS}
-    for record in records:
-        if name := names.get(key(record.recipe)):
-            found[name].append(record)
-    return {name: sorted(group, key=lambda r: r.seed) for name, group in found.items()}
+    """The records of each mechanism, in order of seed."""
+    runs = {name: at_scale(wikitext2(m, release=release), scale) for name, m in MECHANISMS.items()}
+    return by_recipe(records, {name: run.recipe() for name, run in runs.items()})
 
 
 def table_4(records: Iterable[Record], scale: str = "full") -> Table:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -57,6 +57,18 @@ def key(recipe: dict[str, Any]) -> str:
     canonical = _canonical(plain(recipe, "recipe"), "recipe")
     text = json.dumps(canonical, sort_keys=True, separators=(",", ":"), allow_nan=False)
     return hashlib.sha256(text.encode("ascii")).hexdigest()[:16]
+
+
+def by_recipe(
+    records: Iterable[Record], recipes: Mapping[str, dict[str, Any]]
+) -> dict[str, list[Record]]:
+    """The records of each named recipe, in order of seed; others are left out."""
+    names = {key(recipe): name for name, recipe in recipes.items()}
+    found: dict[str, list[Record]] = {name: [] for name in recipes}
+    for record in sorted(records, key=lambda r: r.seed):
+        if name := names.get(key(record.recipe)):
+            found[name].append(record)
+    return found
 
 
 def to_plain(record: Record) -> dict[str, Any]:

@@ -60,22 +60,24 @@ def train(
     *,
     device: str | torch.device = "cpu",
     checkpoint: Checkpoint | None = None,
+    checkpoint_every: float = 0.0,
     report: Callable[[int, list[Metrics]], None] = lambda epoch, metrics: None,
 ) -> Trained:
     """Train all seeds at once and score the selected epoch on every split but `train`.
 
-    After each epoch the pack is saved to `checkpoint`, if there is one; a run that finds its own
-    continues from there and ends with the same numbers. `report` hears of every epoch.
+    After an epoch the pack is saved to `checkpoint`, if there is one and `checkpoint_every` seconds
+    have passed; a run that finds its own continues from there and ends with the same numbers.
+    `report` hears of every epoch.
     """
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"A pack needs at least one seed and each only once, got {seeds}.")
-    device = torch.device(device)
+    device, data = torch.device(device), run.limited(data)
     started = time.perf_counter()
     pack = Pack(run, seeds, data, device)
     examples, steps = run.examples(data), run.steps(data)
     outcomes = [Outcome(seed) for seed in seeds]
     best = {name: p.detach().clone() for name, p in pack.parameters.items()}
-    first, earlier = 0, 0.0
+    first, earlier, saved = 0, 0.0, time.perf_counter()
     found = checkpoint.load() if checkpoint else None
     if found:
         first, earlier = _resume(pack, outcomes, best, *found)
@@ -87,15 +89,18 @@ def train(
             line = {"loss": losses[n].item()} | {k: v[n].item() for k, v in scores.items()}
             outcome.curve.append(line)
         _select(run, pack, outcomes, best)
-        if checkpoint:
+        if checkpoint and time.perf_counter() - saved >= checkpoint_every:
             seconds = earlier + time.perf_counter() - started
             _save(checkpoint, pack, outcomes, best, seconds)
+            saved = time.perf_counter()
         report(epoch, [outcome.curve[-1] for outcome in outcomes])
+    scored: dict[int, dict[str, Tensor]] = {}  # one split may have two names
     for name, split in data.splits.items():
         if name != "train":
-            scores = pack.score(split, best)
+            if id(split) not in scored:
+                scored[id(split)] = pack.score(split, best)
             for n, outcome in enumerate(outcomes):
-                outcome.result[name] = {k: v[n].item() for k, v in scores.items()}
+                outcome.result[name] = {k: v[n].item() for k, v in scored[id(split)].items()}
     return Trained(run, outcomes, best, earlier + time.perf_counter() - started)
 
 

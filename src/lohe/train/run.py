@@ -45,7 +45,7 @@ class Run:
     The learning rate falls as a cosine to 0, step by step or (`schedule="epoch"`) epoch by epoch.
     Gradients are clipped at a global norm of `clip`. `select` says which epoch is reported: "last",
     or "lowest perplexity" / "highest accuracy" over epochs on the split `valid`, as published.
-    `limit` cuts the training split (for smoke runs).
+    `limit` cuts every training split (for smoke runs).
     """
 
     task: Task
@@ -76,6 +76,14 @@ class Run:
                 f'select={self.select!r} is not known. Write "last", "lowest METRIC" or "highest '
                 'METRIC".'
             )
+
+    def limited(self, data: Data) -> Data:
+        """The data as the run sees it: every split cut to `limit` examples."""
+        if self.limit is None:
+            return data
+        cut = {id(s): s.take(slice(self.limit)) for s in data.splits.values()}
+        splits = {name: cut[id(split)] for name, split in data.splits.items()}
+        return replace(data, splits=splits)
 
     def steps(self, data: Data) -> int:
         """Optimiser steps in an epoch; the last batch may be smaller."""

@@ -49,7 +49,7 @@ def errors(
     ax.legend(
         [lines[0], crosses[0], line],
         ["exact flow", "RK45", "converged below this"],
-        loc="lower right",
+        loc="upper right",
     )
     ax.set(xlabel="time", ylabel="distance to the fixed point", ylim=(1e-6, 3))
 

@@ -1,0 +1,89 @@
+"""Do the compact log-mel arrays differ from the published front end in a way that a model notices?
+
+The arrays of `shared/data` (frames not centred, bands from 20 Hz, a floor of 1e-6 added, 8 bits)
+stand in for audio that is not there. On the clips that do have audio, both front ends are compared
+as features, and as what the paper's keyword model makes of them: the same seeds trained on each, in
+packs.
+
+    PYTHONPATH=tests python benchmarks/front_ends.py     # needs shared/data and soundfile; minutes
+
+Writes results/front_ends.json.
+"""
+
+import math
+import tempfile
+from pathlib import Path
+
+import torch
+
+import shared_data
+from harness import save
+from lohe.measure.significance import mean_std, welch
+from lohe.models import Classifier, Mechanism, Oscillator, Softmax
+from lohe.tasks import Data, KeywordSpotting, LogMel
+from lohe.tasks.clips import clip_files, folder_of, read_clip, which_set
+from lohe.tasks.kws import assemble
+from lohe.train import Adam, Run, train
+
+SEEDS = list(range(10))
+DECIBEL = 10 / math.log(10)  # the stored values are natural logarithms
+
+
+def features() -> tuple[dict[str, torch.Tensor], dict[str, torch.Tensor], dict[str, list[str]]]:
+    """Of every word's clips with audio: ours, the stored ones in decibel, and their splits."""
+    ours, stored, splits = {}, {}, {}
+    rows = shared_data.index()
+    with tempfile.TemporaryDirectory() as folder:
+        for word in shared_data.WORDS:
+            shared_data.export_audio(Path(folder), word, rows=rows)
+            files = clip_files(Path(folder) / folder_of("0.02") / word)
+            place = {r["file"]: int(r["row"]) for r in rows if r["word"] == word}
+            ours[word] = LogMel()(torch.stack([read_clip(f, 16_000, 16_000) for f in files]))
+            stored[word] = DECIBEL * shared_data.log_mel(word)[[place[f.stem] for f in files]]
+            splits[word] = [which_set(f.name) for f in files]
+    return ours, stored, splits
+
+
+def difference(a: Data, b: Data) -> dict[str, float]:
+    """Normalised features, as a model sees them."""
+    x, y = (d.train.inputs["features"].flatten() for d in (a, b))
+    return {
+        "rms": (x - y).square().mean().sqrt().item(),
+        "correlation": torch.corrcoef(torch.stack([x, y]))[0, 1].item(),
+    }
+
+
+def accuracy(data: Data, attention: Mechanism) -> list[float]:
+    """Test accuracy of each seed, the epoch chosen on the validation clips."""
+    model = Classifier(attention=attention, positions="none")
+    run = Run(
+        KeywordSpotting(words=shared_data.WORDS),
+        model,
+        Adam(lr=1e-3),
+        batch=64,
+        epochs=30,
+        schedule="epoch",
+        select="highest accuracy",
+    )
+    return [o.result["test"]["accuracy"] for o in train(run, SEEDS, data).outcomes]
+
+
+def main() -> None:
+    ours, stored, splits = features()
+    data = {"published": assemble(ours, splits, {}), "stored": assemble(stored, splits, {})}
+    counts = data["published"].facts["clips"]
+    result: dict[str, object] = {"clips": counts, "seeds": len(SEEDS)}
+    result["features"] = difference(*data.values())
+    print(f"{sum(counts.values())} clips; normalised features differ by {result['features']}")
+    for name, attention in (("softmax", Softmax()), ("oscillator", Oscillator(anchors="free"))):
+        scores = {front: accuracy(d, attention) for front, d in data.items()}
+        gap = welch(scores["stored"], scores["published"])
+        result[name] = {"accuracy": scores, "stored_minus_published": vars(gap)}
+        shown = {front: "{:.2f} ± {:.2f}".format(*mean_std(s)) for front, s in scores.items()}
+        interval = f"{gap.estimate:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]"
+        print(f"{name}: {shown}, stored - published {interval}", flush=True)
+    print(save("front_ends", result))
+
+
+if __name__ == "__main__":
+    main()

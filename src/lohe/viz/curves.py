@@ -1,0 +1,83 @@
+"""Training and its aftermath: drawing primitives, arrays in, axes out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float
+from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
+
+from lohe.viz.style import BLACK, GREY
+
+
+def by_epoch(
+    ax: Axes, values: Float[np.ndarray, "seeds epochs"], *, color: str, label: str
+) -> None:
+    """A thin line for each seed, from epoch 1."""
+    epochs = np.arange(1, values.shape[1] + 1)
+    lines = ax.plot(epochs, values.T, color=color, lw=1.3, alpha=0.75)
+    lines[0].set_label(label)
+    ax.set_xlabel("epoch")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+
+
+def level(ax: Axes, value: float, text: str, *, color: str = GREY, above: bool = False) -> None:
+    """A dashed line across at `value`, said in words at its right end."""
+    ax.axhline(value, color=color, ls="--", lw=1)
+    ax.annotate(
+        text,
+        (0.98, value),
+        xycoords=("axes fraction", "data"),
+        xytext=(0, 3 if above else -3),
+        textcoords="offset points",
+        ha="right",
+        va="bottom" if above else "top",
+        color=color,
+        fontsize=8,
+    )
+
+
+def changes(
+    ax: Axes,
+    levels: Sequence[float],
+    values: Float[np.ndarray, "seeds levels"],
+    *,
+    color: str,
+    label: str,
+) -> None:
+    """Mean over seeds as a line, each seed as a dot, against a level on a log scale."""
+    ax.semilogx(levels, values.mean(axis=0), color=color, label=label)
+    for row in values:
+        ax.semilogx(levels, row, "o", color=color, ms=4, alpha=0.5, mew=0)
+    _ticks(ax, levels)
+
+
+def reference(ax: Axes, levels: Sequence[float], values: Sequence[float], label: str) -> None:
+    """Published values: black crosses."""
+    ax.semilogx(levels, values, "x", color=BLACK, ms=6, mew=1.3, label=label, zorder=4)
+    _ticks(ax, levels)
+
+
+def _ticks(ax: Axes, levels: Sequence[float]) -> None:
+    ax.axhline(0, color=GREY, lw=0.8)
+    ax.set_xticks(levels, [f"{x:g}" for x in levels])
+    ax.minorticks_off()
+
+
+def words(
+    ax: Axes,
+    names: Sequence[str],
+    weights: Float[np.ndarray, "series words"],
+    *,
+    labels: Sequence[str],
+    colors: Sequence[str],
+) -> None:
+    """Attention to each word, one bar a series, words downward."""
+    height = 0.8 / len(weights)
+    at = np.arange(len(names))
+    for n, (row, label, color) in enumerate(zip(weights, labels, colors, strict=True)):
+        ax.barh(at + (n - (len(weights) - 1) / 2) * height, row, height, color=color, label=label)
+    ax.set_yticks(at, names)
+    ax.invert_yaxis()
+    ax.grid(visible=False, axis="y")
+    ax.set_xlabel("attention weight")

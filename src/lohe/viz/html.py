@@ -1,0 +1,136 @@
+"""One plain HTML page that carries everything it shows: text and pictures in, a string out."""
+
+import base64
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from pathlib import Path
+
+STYLE = """
+:root { color-scheme: light dark; --ink: #1b1f24; --paper: #ffffff; --soft: #5a6572;
+  --line: #d5dae0; --good: #00664b; --bad: #a03c00; --link: #0060a0; }
+@media (prefers-color-scheme: dark) { :root { --ink: #e4e7eb; --paper: #15181c; --soft: #a3adb8;
+  --line: #3a424b; --good: #45c79b; --bad: #ff9a5c; --link: #7cc0f0; } }
+* { box-sizing: border-box; }
+body { margin: 0 auto; padding: 1rem 1rem 4rem; max-width: 64rem; background: var(--paper);
+  color: var(--ink); font: 1rem/1.55 system-ui, sans-serif; overflow-wrap: break-word; }
+h1 { font-size: 1.7rem; line-height: 1.2; margin: 1.5rem 0 .5rem; }
+h2 { font-size: 1.25rem; margin: 2.5rem 0 .5rem; padding-top: .75rem;
+  border-top: 1px solid var(--line); }
+p, ul, dl { max-width: 46rem; }
+a { color: var(--link); }
+ul { padding-left: 1.2rem; }
+li { margin: .25rem 0; }
+h3 { font-size: 1rem; margin: 1.25rem 0 -.5rem; }
+code { font: .9em ui-monospace, monospace; }
+code span { white-space: nowrap; }
+.scroll { overflow-x: auto; margin: 1rem 0; }
+table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabular-nums; }
+th, td { padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--line); text-align: right;
+  white-space: nowrap; }
+th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 6rem; }
+th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
+.good { color: var(--good); font-weight: 600; }
+.bad { color: var(--bad); font-weight: 600; }
+.notes { font-size: .92rem; color: var(--soft); }
+figure { margin: 1.25rem 0; }
+.panels { display: grid; gap: .75rem;
+  grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); align-items: start; }
+.panels img { width: 100%; height: auto; background: #fff; border-radius: .4rem; }
+.few { max-width: 44rem; }
+figcaption { font-size: .92rem; color: var(--soft); margin-top: .5rem; max-width: 46rem; }
+dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; }
+dt { color: var(--soft); }
+dd { margin: 0; }
+@media (max-width: 30rem) { dl { grid-template-columns: 1fr; } dd { margin-bottom: .5rem; } }
+"""
+MARKS = {"consistent": "good", "agrees": "good", "differs": "bad"}  # words that get a colour
+
+
+LONGEST_WORD = 24  # characters that fit the narrowest phone with room to spare
+
+
+@dataclass(frozen=True)
+class Picture:
+    """A PNG file, and what it shows for those who do not see it."""
+
+    path: Path
+    alt: str
+
+
+def page(title: str, body: Sequence[str]) -> str:
+    """The page around its parts. It refers to nothing outside of itself."""
+    return (
+        '<!doctype html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
+        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
+        f"<title>{escape(title)}</title>\n<style>{STYLE}</style>\n</head>\n<body>\n"
+        f"<h1>{escape(title)}</h1>\n" + "\n".join(body) + "\n</body>\n</html>\n"
+    )
+
+
+def heading(text: str) -> str:
+    return f"<h2>{escape(text)}</h2>"
+
+
+def paragraph(text: str) -> str:
+    return f"<p>{_inline(text)}</p>"
+
+
+def bullets(lines: Sequence[str], *, notes: bool = False) -> str:
+    kind = ' class="notes"' if notes else ""
+    return f"<ul{kind}>" + "".join(f"<li>{_inline(line)}</li>" for line in lines) + "</ul>"
+
+
+def facts(named: Mapping[str, str]) -> str:
+    pairs = (f"<dt>{escape(name)}</dt><dd>{_inline(text)}</dd>" for name, text in named.items())
+    return "<dl>" + "".join(pairs) + "</dl>"
+
+
+def table(title: str, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """A table that scrolls by itself where the screen is narrow."""
+    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    body = "".join("<tr>" + "".join(map(_cell, row)) + "</tr>\n" for row in rows)
+    return (
+        f'<h3>{escape(title)}</h3>\n<div class="scroll" tabindex="0">'
+        f'<table aria-label="{escape(title)}"><thead><tr>{head}</tr></thead>\n'
+        f"<tbody>\n{body}</tbody></table></div>"
+    )
+
+
+def figure(pictures: Sequence[Picture], caption: str) -> str:
+    """Pictures side by side where there is room, below one another where there is not."""
+    images = "".join(
+        f'<img alt="{escape(picture.alt)}" src="data:image/png;base64,{_base64(picture.path)}">\n'
+        for picture in pictures
+    )
+    size = " few" if len(pictures) < 3 else ""
+    return (
+        f'<figure><div class="panels{size}">\n{images}</div>\n'
+        f"<figcaption>{_inline(caption)}</figcaption></figure>"
+    )
+
+
+def _cell(text: str) -> str:
+    mark = MARKS.get(text)
+    return f'<td class="{mark}">{escape(text)}</td>' if mark else f"<td>{escape(text)}</td>"
+
+
+def _inline(text: str) -> str:
+    """Plain text, in which `this` is code.
+
+    >>> _inline("run `lohe demo --quick` & see")
+    'run <code>lohe demo <span>--quick</span></code> &amp; see'
+    """
+    parts = escape(text).split("`")
+    return "".join(_code(part) if n % 2 else part for n, part in enumerate(parts))
+
+
+def _code(text: str) -> str:
+    """Options are not to be broken at their hyphens; a long path may be, lest it be cut off."""
+    words = text.split(" ")
+    kept = (f"<span>{w}</span>" if "-" in w and len(w) <= LONGEST_WORD else w for w in words)
+    return f"<code>{' '.join(kept)}</code>"
+
+
+def _base64(path: Path) -> str:
+    return base64.b64encode(path.read_bytes()).decode("ascii")

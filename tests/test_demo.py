@@ -1,0 +1,279 @@
+"""`lohe demo` from end to end at a tiny scale; killed, robbed of its files, refused a folder."""
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from lohe import demo
+from lohe.demo import nine, terminal, training, verdicts
+from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
+from lohe.experiments.robustness import GRID
+from lohe.measure.significance import Difference
+from lohe.tasks import SVA
+from lohe.train import train
+
+TINY = Plan(seeds=(0, 1), draws=1, epochs=2, limit=256, sentences=200)
+
+
+@pytest.fixture(scope="module")
+def out(tmp_path_factory) -> Path:
+    folder = tmp_path_factory.mktemp("demo")
+    demo.main(folder, plan=TINY)
+    return folder
+
+
+@pytest.fixture
+def copy(out, tmp_path) -> Path:
+    """A demo of one's own, to break."""
+    subprocess.run(["cp", "-r", str(out), str(tmp_path / "copy")], check=True)
+    return tmp_path / "copy"
+
+
+def job(folder: Path, name: str = OSCILLATOR) -> training.Job:
+    (found,) = (job for job in training.jobs(TINY, folder) if job.name == name)
+    return found
+
+
+def silent(name: str, what: str, done: int, of: int) -> None: ...
+
+
+# The path as a whole
+
+
+def test_it_leaves_a_report_with_numbers_models_and_records(out):
+    results = json.loads((out / "results.json").read_text())
+    assert set(results["accuracy"]) == {SOFTMAX, OSCILLATOR}
+    assert len(results["physics"]) == len(GRID) * len(TINY.seeds) * TINY.draws
+    assert {len(t["rows"]) for t in results["tables"].values()} == {4, 6, 9}
+    for name in (SOFTMAX, OSCILLATOR):
+        assert job(out, name).finished
+        assert not list((out / "store" / ".lohe" / "checkpoints").iterdir())
+    assert len(list((out / "figures").glob("*.png"))) == 12
+
+
+class Reader(HTMLParser):
+    """What a page refers to, and whether its tags close."""
+
+    VOID = ("meta", "img", "br")
+
+    def __init__(self):
+        super().__init__()
+        self.open: list[str] = []
+        self.references: list[str] = []
+        self.alternatives: list[str] = []
+
+    def handle_starttag(self, tag, attrs):
+        named = dict(attrs)
+        self.references += [named[name] for name in ("src", "href", "srcset") if name in named]
+        if tag == "img":
+            self.alternatives.append(named.get("alt", ""))
+        if tag not in self.VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open.pop() == tag
+
+
+def test_the_report_refers_to_nothing_outside(out):
+    page = (out / "report.html").read_text(encoding="utf-8")
+    reader = Reader()
+    reader.feed(page)
+    assert reader.open == []
+    assert len(reader.references) == 12
+    assert all(r.startswith("data:image/png;base64,") for r in reader.references)
+    assert all(reader.alternatives)
+    assert not re.search(r"https?://|url\(|@import|<script", page)
+
+
+def test_the_report_says_what_it_is(out):
+    page = (out / "report.html").read_text(encoding="utf-8")
+    for said in ("Cut short for a test", "cannot test", "--seeds 0-49", "Wall time", "Versions"):
+        assert said in page
+    assert page.count(f"lohe demo --out {out}") == 6  # five captions and the facts
+
+
+def test_a_second_call_trains_nothing_and_says_the_same(out, monkeypatch, capsys):
+    before = json.loads((out / "results.json").read_text())
+    monkeypatch.setattr(training, "side_by_side", None)
+    demo.main(out, plan=TINY)
+    assert capsys.readouterr().out.count("trained before, loaded from") == 2
+    after = json.loads((out / "results.json").read_text())
+    assert all(before[name] == after[name] for name in ("accuracy", "physics", "tables"))
+
+
+# What can go wrong
+
+
+@pytest.mark.parametrize("damage", ["lost", "cut short"])
+def test_a_model_that_is_gone_is_trained_again_to_the_same_numbers(copy, damage):
+    mine, whole = job(copy), job(copy).file.read_bytes()
+    mine.file.unlink() if damage == "lost" else mine.file.write_bytes(whole[:-100])
+    assert not mine.finished
+    training.side_by_side([mine], silent)
+    assert mine.finished
+    assert mine.file.read_bytes() == whole
+
+
+def test_part_of_a_pack_is_not_taken_for_the_pack(tmp_path):
+    mine, first = job(tmp_path), Plan(seeds=(0,), epochs=2, limit=256)
+    (alone,) = (j for j in training.jobs(first, tmp_path) if j.name == OSCILLATOR)
+    training.finish(alone)
+    assert not mine.finished
+    training.finish(mine)
+    assert training.learned(mine, SVA().load()).models.keys() == {0, 1}
+
+
+def test_models_that_are_not_those_of_the_records_are_refused(copy):
+    mine, data = job(copy), SVA().load()
+    other = train(mine.run, [7, 8], data)
+    other.parameters["head.bias"].fill_(100.0)  # whatever the sentence, the verb agrees
+    mine.keep(other)
+    with pytest.raises(RuntimeError, match="trained anew"):
+        training.learned(mine, data)
+
+
+def test_a_failure_in_a_process_is_told(tmp_path):
+    (tmp_path / "store").write_text("not a folder")
+    with pytest.raises(RuntimeError, match=r"Training softmax stopped: .*Error"):
+        training.side_by_side([job(tmp_path, SOFTMAX)], silent)
+
+
+def test_killed_without_warning_it_continues_to_the_same_models(tmp_path):
+    plan = Plan(seeds=(0, 1), epochs=40, limit=256)
+    mine, undisturbed = (training.jobs(plan, tmp_path / name) for name in ("killed", "whole"))
+    code = (
+        "from pathlib import Path; from lohe.demo import training; "
+        "from lohe.demo.plan import Plan; "
+        f"training.side_by_side(training.jobs({plan}, Path({str(tmp_path / 'killed')!r})), print)"
+    )
+    with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.DEVNULL) as parent:
+        checkpoints = tmp_path / "killed" / "store" / ".lohe" / "checkpoints"
+        wait_until(lambda: len(list(checkpoints.glob("*/step-3.json"))) > 0)
+        children = [int(pid) for pid in children_of(parent.pid)]
+        os.kill(parent.pid, signal.SIGKILL)
+    assert len(children) >= 2
+    wait_until(lambda: not any(alive(pid) for pid in children))
+    assert not all(job.finished for job in mine)
+    heard = []
+    training.side_by_side(mine, lambda *said: heard.append(said))
+    epochs = [done for name, what, done, _ in heard if what == "training" and name == OSCILLATOR]
+    assert min(done for done in epochs if done) >= 3  # it did not begin again
+    training.side_by_side(undisturbed, silent)
+    for a, b in zip(mine, undisturbed, strict=True):
+        assert a.file.read_bytes() == b.file.read_bytes()
+
+
+def test_a_pack_that_another_process_trains_is_waited_for(tmp_path, monkeypatch):
+    mine, heard = job(tmp_path), []
+    with mine.store.claim(mine.recipe, mine.seeds):
+        monkeypatch.setattr(training.time, "sleep", lambda _: stop())
+        with pytest.raises(InterruptedError):
+            training.finish(mine, lambda *said: heard.append(said[1]))
+    assert any("left to others" in what for what in heard)
+
+
+def stop():
+    raise InterruptedError
+
+
+def wait_until(condition, timeout_s: float = 60.0) -> None:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def children_of(pid: int) -> list[str]:
+    return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+
+
+def alive(pid: int) -> bool:
+    try:
+        state = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+    return state != "Z"
+
+
+# Its parts
+
+
+def test_quick_settles_draws_and_counts_only(tmp_path, capsys):
+    demo.main(tmp_path, quick=True)
+    said = capsys.readouterr().out
+    assert "agree to" in said
+    assert "11.9 x" in said
+    assert (tmp_path / "settling.png").stat().st_size > 20_000
+    assert [path.name for path in tmp_path.iterdir()] == ["settling.png"]
+
+
+def test_a_disagreement_of_the_three_routes_is_not_hidden(monkeypatch, tmp_path):
+    monkeypatch.setattr(nine, "flow", lambda z0, h, t: z0)
+    with pytest.raises(SystemExit, match="disagree"):
+        demo.main(tmp_path, quick=True)
+
+
+def test_the_plan_is_the_published_recipe():
+    for run in Plan().runs().values():
+        assert (run.epochs, run.limit, run.steps(SVA().load())) == (20, None, 625)
+    assert Plan().published
+    assert not TINY.published
+
+
+@pytest.mark.parametrize(
+    ("low", "high", "slack", "expected"),
+    [
+        (-1.0, 1.0, 0.0, "consistent"),
+        (0.1, 1.0, 0.0, "differs"),
+        (-1.0, -0.1, 0.0, "differs"),
+        (0.02, 0.02, 0.03, "consistent"),
+        (-0.04, -0.04, 0.03, "differs"),
+    ],
+)
+def test_verdicts(low, high, slack, expected):
+    assert verdicts.verdict(Difference((low + high) / 2, low, high), slack) == expected
+
+
+@pytest.mark.parametrize(
+    ("mean", "std", "text"),
+    [(-7.21, 0.3, "-7.21 ± 0.30"), (-0.001, float("nan"), "0.00"), (0.5, float("nan"), "+0.50")],
+)
+def test_changes_carry_their_sign_and_zero_none(mean, std, text):
+    assert verdicts.signed(mean, std) == text
+
+
+def test_keyword_spotting_as_published():
+    # Figure 8: flat within 0.1 pp under frequency disorder; state noise at 0.5 costs 0.75 pp
+    assert max(abs(x) for x in verdicts.keyword_spotting("frequency")) < 0.1
+    assert verdicts.keyword_spotting("state")[-1] == pytest.approx(-0.75, abs=0.01)
+
+
+def test_progress_in_a_pipe_is_a_few_lines(capsys):
+    with terminal.progress(Console()) as bars:
+        bars.heard("softmax", "loading", 0, 20)
+        for epoch in range(21):
+            bars.heard("softmax", "training", epoch, 20)
+        bars.heard("softmax", "left to others: pid 7", 0, 20)
+    said = capsys.readouterr().out.splitlines()
+    assert len(said) == 5
+    assert said[0].startswith("training softmax: 5 of 20")
+    assert said[-1] == "softmax: left to others: pid 7"
+
+
+def test_progress_in_a_terminal_is_a_bar_that_may_start_late():
+    console = Console(force_terminal=True, file=open(os.devnull, "w"))  # noqa: SIM115
+    with console.file, terminal.progress(console) as bars:
+        bars.heard("softmax", "training", 0, 20)
+        bars.heard("softmax", "training", 12, 20)
+        (task,) = bars.bars.tasks
+        assert (task.completed, task.total) == (12, 20)
+        assert task.speed is None  # twelve epochs in no time say nothing about the next
