@@ -43,13 +43,14 @@ def test_runs_of_a_recipe_are_packed_in_the_order_they_come():
 def test_only_what_is_missing_is_trained(store):
     assert finished(seeds(0, 1, 4), store) == [[0, 1], [4]]
     before = Store(store.root).load(seeds(0)[0].recipe())
-    assert [p.seeds for p in missing(seeds(*range(5)), store, 2)] == [[2, 3]]
-    assert finished(seeds(*range(5)), store) == [[2, 3]]
-    after = store.load(seeds(0)[0].recipe())
-    assert sorted(after) == [0, 1, 2, 3, 4]
+    wanted = seeds(*range(6))
+    assert [pack.seeds for pack in missing(wanted, store, 3)] == [[2], [3, 5]]
+    assert finished(wanted, store, size=3) == [[2], [3, 5]]
+    after = store.load(wanted[0].recipe())
+    assert sorted(after) == [0, 1, 2, 3, 4, 5]
     assert {seed: after[seed] for seed in before} == before
-    assert missing(seeds(*range(5)), store, 2) == []
-    assert finished(seeds(*range(5)), store, load=None) == []  # nor is anything loaded
+    assert missing(wanted, store, 3) == []
+    assert finished(wanted, store, load=None) == []  # nor is anything loaded
 
 
 def test_records_are_there_when_a_pack_is_yielded(store):

@@ -83,6 +83,12 @@ def test_one_record_has_no_spread_and_no_claims():
     assert len(table.notes) == 1
 
 
+def test_records_come_in_the_order_of_their_seeds():
+    groups = agreement.by_mechanism(reversed(as_published()))
+    assert [record.seed for record in groups["softmax"]] == list(range(50))
+    assert groups["oscillator, as defined"] == []
+
+
 def test_a_table_counts_only_its_own_scale_and_recipes():
     mixed = as_published("smoke") + perplexities([99.0], [111.0])
     assert set(rows(agreement.table_2(mixed))) == {"softmax (paper)", "oscillator (paper)"}
