@@ -113,7 +113,8 @@ def learned(job: Job, data: Data) -> Learned:
     whole = Trained(job.run, outcomes, parameters, 0.0)
     models = {seed: whole.model(data, seed) for seed in job.seeds}
     for seed, model in models.items():
-        then, now = found[seed].result["valid.overall"], scores(model, job.run.task, data.valid)
+        then = found[seed].result["valid.overall"]
+        now = scores(model, job.run.task, job.run.limited(data).valid)
         if abs(then - now["overall"]) > SAME:
             raise RuntimeError(
                 f"{job.file} does not hold the models of {job.store.root}: seed {seed} has "
