@@ -1,6 +1,6 @@
 """Does the chunked path keep memory linear in T, and how fast is it beside SDPA on a CPU?
 
-    python benchmarks/chunked.py             # about five minutes; writes results/chunked.json
+    python benchmarks/chunked.py             # about three minutes; writes results/chunked.json
     python benchmarks/chunked.py --quick     # a few small sizes, writes nothing
 
 Memory: peak resident memory of a fresh process (Linux) that runs one forward and one backward pass,
@@ -23,7 +23,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 import lohe
-from harness import save, seconds, spread
+from harness import in_turns, save, spread
 
 HEADS, D_H, D_OSC = 8, 64, 2
 MEMORY_TOKENS = (1024, 2048, 4096, 8192, 16384, 32768)
@@ -86,7 +86,7 @@ def _high_water() -> int:
 
 def times(tokens: int, coupling: str, causal: bool) -> dict[str, object]:
     x = inputs(tokens)
-    repeats = max(5, min(40, 60_000 // tokens))
+    repeats = max(5, min(30, 20_000 // tokens))
     mine, theirs = partial(ours, x, coupling=coupling, causal=causal), partial(sdpa, x, causal)
 
     def without_gradient(run):
@@ -95,11 +95,7 @@ def times(tokens: int, coupling: str, causal: bool) -> dict[str, object]:
 
     row: dict[str, object] = {"tokens": tokens, "coupling": coupling, "causal": causal}
     for name, wrap in (("forward", without_gradient), ("both", lambda run: backward(run(), x))):
-        # in turns, so that a busy moment of the machine hits both
-        a, b = [], []
-        for _ in range(repeats):
-            a += seconds(partial(wrap, mine), 1)
-            b += seconds(partial(wrap, theirs), 1)
+        a, b = in_turns([partial(wrap, mine), partial(wrap, theirs)], repeats)
         row[name] = {"ours_s": spread(a), "sdpa_s": spread(b)}
         row[f"{name}_ratio"] = statistics.median(b) / statistics.median(a)
     return row

@@ -15,12 +15,18 @@ RESULTS = Path(__file__).parent / "results"
 
 def seconds(run: Callable[[], object], repeats: int) -> list[float]:
     """Wall-clock time of each run, after two that are not counted."""
-    times = []
+    return in_turns([run], repeats)[0]
+
+
+def in_turns(runs: list[Callable[[], object]], repeats: int) -> list[list[float]]:
+    """Times of several things, in turns, so that a busy moment of the machine hits all of them."""
+    times: list[list[float]] = [[] for _ in runs]
     for _ in range(repeats + 2):
-        start = time.perf_counter()
-        run()
-        times.append(time.perf_counter() - start)
-    return times[2:]
+        for run, kept in zip(runs, times, strict=True):
+            start = time.perf_counter()
+            run()
+            kept.append(time.perf_counter() - start)
+    return [kept[2:] for kept in times]
 
 
 def spread(times: list[float]) -> dict[str, float]:
