@@ -16,7 +16,9 @@ DTYPES = pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16, torch.
 attention = lohe.oscillator_attention
 
 
-def check(make, rng, dtype, queries, keys=None, *, d_osc=2, spread=1.0, backend="chunked", **call):
+def check_accuracy(
+    make, rng, dtype, queries, keys=None, *, d_osc=2, spread=1.0, backend="chunked", **call
+):
     x = make(queries, keys, d_osc=d_osc)
     x["f"] = x["f"] * spread
     direction = torch.randn(2, 3, queries, 5, dtype=torch.float64, generator=rng)
@@ -33,27 +35,27 @@ def check(make, rng, dtype, queries, keys=None, *, d_osc=2, spread=1.0, backend=
 @pytest.mark.parametrize("tokens", [1, 2, 63, 100, 257])
 @pytest.mark.parametrize("causal", [False, True])
 def test_odd_sizes(make, rng, small_tiles, dtype, tokens, causal):
-    check(make, rng, dtype, tokens, causal=causal)
-    check(make, rng, dtype, tokens, causal=causal, sharpness=4, gain=2.0)
+    check_accuracy(make, rng, dtype, tokens, causal=causal)
+    check_accuracy(make, rng, dtype, tokens, causal=causal, sharpness=4, gain=2.0)
 
 
 @DTYPES
 @pytest.mark.parametrize("d_osc", [2, 3, 8, 32])
 @pytest.mark.parametrize("sharpness", [1, 2, 4, 2.5])
 def test_dimensions_and_sharpness(make, rng, small_tiles, dtype, d_osc, sharpness):
-    check(make, rng, dtype, 100, d_osc=d_osc, sharpness=sharpness, causal=True)
+    check_accuracy(make, rng, dtype, 100, d_osc=d_osc, sharpness=sharpness, causal=True)
 
 
 @DTYPES
 @pytest.mark.parametrize("coupling", ["softplus", "relu", "elu", "exp"])
 def test_couplings(make, rng, small_tiles, dtype, coupling):
-    check(make, rng, dtype, 100, coupling=coupling)
+    check_accuracy(make, rng, dtype, 100, coupling=coupling)
 
 
 @DTYPES
 @pytest.mark.parametrize("coupling", ["softplus", "relu", "elu", "exp"])
 def test_scores_of_ten_thousand(make, rng, small_tiles, dtype, coupling):
-    check(make, rng, dtype, 63, coupling=coupling, spread=1e4, causal=True)
+    check_accuracy(make, rng, dtype, 63, coupling=coupling, spread=1e4, causal=True)
 
 
 @DTYPES
@@ -64,14 +66,14 @@ def test_cross_attention_with_masks(make, rng, small_tiles, dtype, backend):
     key_mask = torch.rand(2, 91, generator=rng) > 0.2
     for sharpness in (1, 3):
         call = {"sharpness": sharpness, "backend": backend}
-        check(make, rng, dtype, 57, 91, mask=mask, key_mask=key_mask, **call)
-        check(make, rng, dtype, 57, 91, key_mask=key_mask, causal=True, **call)
+        check_accuracy(make, rng, dtype, 57, 91, mask=mask, key_mask=key_mask, **call)
+        check_accuracy(make, rng, dtype, 57, 91, key_mask=key_mask, causal=True, **call)
 
 
 @DTYPES
 def test_free_anchors_reach_the_clamp(make, rng, small_tiles, dtype):
     for gain in (None, 7.0):
-        check(make, rng, dtype, 80, normalize_anchors=False, gain=gain, sharpness=2)
+        check_accuracy(make, rng, dtype, 80, normalize_anchors=False, gain=gain, sharpness=2)
 
 
 @pytest.mark.parametrize("sharpness", [1, 2, 3, 4])
