@@ -1,31 +1,60 @@
-"""The paper, item by item: runs -> records -> tables."""
+"""The paper, item by item: runs and measures -> records -> tables, figures and verdicts."""
 
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Iterable
 
-from lohe.experiments import agreement, language_modeling
-from lohe.experiments.records import Record
-from lohe.experiments.tables import Table
+from lohe.experiments import (
+    agreement,
+    antipodal,
+    bottleneck,
+    convergence,
+    counts,
+    illustration,
+    keyword_spotting,
+    language_modeling,
+    robustness,
+    sharpening,
+)
+from lohe.experiments.item import Item
+from lohe.experiments.measures import Measure
+from lohe.experiments.setting import Setting
 from lohe.train import Run
 
+STUDIES = (
+    antipodal,
+    keyword_spotting,
+    agreement,
+    language_modeling,
+    sharpening,
+    bottleneck,
+    convergence,
+    robustness,
+    counts,
+    illustration,
+)
+_NUMBERED = [f"table{n}" for n in range(1, 12)] + [f"figure{n}" for n in range(2, 11)]
+_FOUND: dict[str, Item] = {name: item for study in STUDIES for name, item in study.ITEMS.items()}
 
-@dataclass(frozen=True)
-class Item:
-    """A table of the paper: what must be trained for it, and how it follows from the records."""
-
-    runs: Callable[..., list[Run]]  # (scale, seeds=None)
-    table: Callable[[Iterable[Record], str], Table]  # (records, scale)
-
-
-# In paper order. Items join as their studies do.
-PAPER: dict[str, Item] = {
-    "table2": Item(agreement.runs, agreement.table_2),
-    "table4": Item(language_modeling.runs, language_modeling.table_4),
-}
+# Tables, figures, then the statements that stand only in prose.
+PAPER: dict[str, Item] = {name: _FOUND[name] for name in _NUMBERED if name in _FOUND} | _FOUND
 
 
 def item(name: str) -> Item:
     """An item by name, or a ValueError that lists them."""
     if name not in PAPER:
-        raise ValueError(f"{name!r} is not an item here yet. There are: {', '.join(PAPER)}.")
+        raise ValueError(f"{name!r} is no item of the paper. There are: {', '.join(PAPER)}.")
     return PAPER[name]
+
+
+def chosen(name: str) -> dict[str, Item]:
+    """One item by name, or all of them: `all`."""
+    return dict(PAPER) if name == "all" else {name: item(name)}
+
+
+def all_runs(items: Iterable[Item], setting: Setting) -> list[Run]:
+    """What the items need trained, each run once."""
+    return list(dict.fromkeys(run for item in items for run in item.runs(setting)))
+
+
+def all_measures(items: Iterable[Item], setting: Setting) -> list[Measure]:
+    """What the items need measured, each once."""
+    return list(dict.fromkeys(m for item in items for m in item.measures(setting)))

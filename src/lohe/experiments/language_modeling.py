@@ -1,16 +1,18 @@
 """Causal language modelling: Section 4.2."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
-from lohe.experiments.recipes import Release, at_scale, known_scale, wikitext2
-from lohe.experiments.records import Record, by_recipe
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Item
+from lohe.experiments.records import Record
 from lohe.experiments.reported import published
+from lohe.experiments.setting import Setting
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import mean_std, welch
 from lohe.models import Mechanism, Oscillator, Softmax
 from lohe.train import Run
 
-SEEDS = {"smoke": 1, "quick": 2, "full": 5}
+SEEDS = 5
 # The published language models need anchors that leave the sphere (D1)
 MECHANISMS: Mapping[str, Mechanism] = {
     "softmax": Softmax(),
@@ -19,27 +21,22 @@ MECHANISMS: Mapping[str, Mechanism] = {
 PUBLISHED = {"softmax": ("softmax",), "oscillator, d_osc = 2": ("oscillator", "2")}
 
 
-def runs(
-    scale: str = "full", seeds: Iterable[int] | None = None, release: Release = "tokens"
-) -> list[Run]:
+def runs(setting: Setting) -> list[Run]:
     """WikiText-2, so far softmax and d_osc = 2."""
-    seeds = range(SEEDS[known_scale(scale)]) if seeds is None else list(seeds)
-    return [
-        at_scale(wikitext2(m, seed, release), scale) for m in MECHANISMS.values() for seed in seeds
-    ]
+    seeds = setting.seeds(SEEDS)
+    return [setting.wikitext2(m, seed) for m in MECHANISMS.values() for seed in seeds]
 
 
-def by_mechanism(
-    records: Iterable[Record], scale: str = "full", release: Release = "tokens"
-) -> dict[str, list[Record]]:
+def by_mechanism(evidence: Evidence) -> dict[str, list[Record]]:
     """The records of each mechanism, in order of seed."""
-    runs = {name: at_scale(wikitext2(m, release=release), scale) for name, m in MECHANISMS.items()}
-    return by_recipe(records, {name: run.recipe() for name, run in runs.items()})
+    setting = evidence.setting
+    return {name: evidence.records(setting.wikitext2(m)) for name, m in MECHANISMS.items()}
 
 
-def table_4(records: Iterable[Record], scale: str = "full") -> Table:
+def table_4(evidence: Evidence) -> Table:
     """Table 4 (tab:lm): WikiText-2 perplexity by both protocols, lowest over epochs."""
-    groups = {name: group for name, group in by_mechanism(records, scale).items() if group}
+    scale = evidence.setting.scale
+    groups = {name: group for name, group in by_mechanism(evidence).items() if group}
     rows = []
     for name, group in groups.items():
         published_protocol = [r.result["valid_published.perplexity"] for r in group]
@@ -78,3 +75,13 @@ def _reported(name: str) -> list[float]:
     for part in PUBLISHED[name]:
         values = values[part]
     return values
+
+
+ITEMS = {
+    "table4": Item(
+        title="Table 4. Perplexity against oscillator dimension",
+        runs=runs,
+        table=table_4,
+        lines=lambda evidence: [],
+    ),
+}

@@ -6,12 +6,28 @@ A variant is `dataclasses.replace` of one of these.
 from dataclasses import replace
 from typing import Literal
 
-from lohe.models import Agreement, LanguageModel, Mechanism
-from lohe.tasks import SVA, TinyStories, WikiText2
-from lohe.train import AdamW, Run
+from lohe.models import Agreement, Classifier, LanguageModel, Mechanism
+from lohe.models.positions import Positions
+from lohe.tasks import SVA, KeywordSpotting, TinyStories, WikiText2
+from lohe.train import Adam, AdamW, Run
 
 Release = Literal["raw", "tokens"]
 SCALES = ("smoke", "quick", "full")
+
+
+def keyword_spotting(attention: Mechanism, positions: Positions = "none", seed: int = 0) -> Run:
+    """Ten keywords in clips of one second (Sec. 4.1); Adam with L2, as published (D4)."""
+    model = Classifier(attention=attention, positions=positions)
+    return Run(
+        KeywordSpotting(),
+        model,
+        Adam(lr=1e-3),
+        batch=64,
+        epochs=30,
+        schedule="epoch",
+        select="highest accuracy",
+        seed=seed,
+    )
 
 
 def agreement(attention: Mechanism, seed: int = 0) -> Run:

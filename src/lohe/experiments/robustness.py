@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from lohe.attention import OscillatorAttention
+from lohe.experiments.item import Item
 from lohe.models import attention_layers
 from lohe.substrates import FiniteHorizon, FrequencyDisorder, Mismatch, StateNoise
 from lohe.tasks import Split, Task, total
@@ -152,3 +153,6 @@ def by_seed(measured: list[Measured], name: str, level: float, metric: str) -> l
         if (m.name, m.level) == (name, level):
             groups.setdefault(m.seed, []).append(m.change[metric])
     return [sum(groups[seed]) / len(groups[seed]) for seed in sorted(groups)]
+
+
+ITEMS: dict[str, Item] = {}

@@ -2,13 +2,14 @@
 
 import platform
 import time
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from dataclasses import dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
 
+from lohe.experiments import weights
 from lohe.experiments.locks import Busy
 from lohe.experiments.records import Record, key
 from lohe.experiments.store import Store
@@ -37,24 +38,37 @@ class Pack:
 
 
 def packs(runs: Iterable[Run], size: int) -> list[Pack]:
-    """Runs grouped by recipe, in the order in which the recipes first appear."""
-    groups: dict[str, list[Run]] = {}
+    """Runs grouped by recipe, each seed once, in the order in which they first appear."""
+    groups: dict[str, dict[int, Run]] = {}
     for run in runs:
-        groups.setdefault(key(run.recipe()), []).append(run)
-    return [
-        Pack(replace(group[0], seed=0), [run.seed for run in group[n : n + size]])
-        for group in groups.values()
-        for n in range(0, len(group), size)
-    ]
+        groups.setdefault(key(run.recipe()), {})[run.seed] = run
+    found = []
+    for group in groups.values():
+        seeds, first = list(group), next(iter(group.values()))
+        for n in range(0, len(seeds), size):
+            found.append(Pack(replace(first, seed=0), seeds[n : n + size]))
+    return found
 
 
-def missing(runs: Iterable[Run], store: Store, size: int) -> list[Pack]:
+def missing(
+    runs: Iterable[Run], store: Store, size: int, with_weights: Collection[Run] = ()
+) -> list[Pack]:
     """What is still to be trained."""
     found = []
     for pack in packs(runs, size):
-        if seeds := store.missing(pack.run.recipe(), pack.seeds):
+        if seeds := _todo(pack, store, with_weights):
             found.append(Pack(pack.run, seeds))
     return found
+
+
+def _todo(pack: Pack, store: Store, with_weights: Collection[Run]) -> list[int]:
+    """Seeds without a record, or whose weights are wanted and are not there."""
+    without = store.missing(pack.run.recipe(), pack.seeds)
+    for seed in pack.seeds:
+        run = replace(pack.run, seed=seed)
+        if seed not in without and run in with_weights and weights.find(store, run) is None:
+            without.append(seed)
+    return [seed for seed in pack.seeds if seed in without]
 
 
 def complete(
@@ -67,11 +81,13 @@ def complete(
     listen: Listener = lambda what, pack, done, of: None,
     load: Callable[[Task], Data] | None = None,
     keep: Callable[[Pack, Trained], None] = lambda pack, trained: None,
+    with_weights: Collection[Run] = (),
 ) -> Iterator[Pack]:
     """Train what is missing, one pack after the other; yields each as its records are written.
 
     A pack that another process is training is left to it. Interrupted at any moment, the next call
-    continues from the last epoch.
+    continues from the last epoch. The weights of `with_weights` are kept; a run that has a record
+    but no weights is trained again for them, and its record stays.
     """
     load = load or (lambda task: task.load(root))
     loaded: dict[Task, Data] = {}
@@ -79,7 +95,7 @@ def complete(
         recipe = pack.run.recipe()
         try:
             with store.claim(recipe, pack.seeds):
-                todo = store.missing(recipe, pack.seeds)
+                todo = _todo(pack, store, with_weights)
                 if not todo:
                     store.checkpoint(recipe, pack.seeds).clear()  # killed just before it could
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
@@ -91,6 +107,8 @@ def complete(
                 data = loaded[pack.run.task]
                 trained = _train(now, data, store, device, listen)
                 keep(now, trained)
+                wanted = [s for s in todo if replace(pack.run, seed=s) in with_weights]
+                weights.keep(store, trained, wanted)
                 store.add(records(now, trained, data, device), name=file_name(pack.run))
                 store.checkpoint(recipe, todo).clear()
                 yield now

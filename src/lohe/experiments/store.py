@@ -90,14 +90,14 @@ class Store:
         stale_after_s: float = 300.0,
     ) -> AbstractContextManager[Claim]:
         """Hold `seeds` while training them; raises `locks.Busy`, which names the free ones."""
-        folder = self._work("claims")
+        folder = self.work("claims")
         lock = self._lock()
         return locks.claim(folder, lock, key(recipe), seeds, heartbeat_s, stale_after_s)
 
     def checkpoint(self, recipe: dict[str, Any], seeds: Iterable[int]) -> Checkpoint:
         """Where the pack of these `seeds`, in this order, keeps its state until it is recorded."""
         pack = hashlib.sha256(repr(list(seeds)).encode()).hexdigest()[:8]
-        return Checkpoint(self._work("checkpoints") / f"{key(recipe)}-{pack}")
+        return Checkpoint(self.work("checkpoints") / f"{key(recipe)}-{pack}")
 
     def _target(self, new: list[Record], name: str) -> tuple[Path, RecordFile, list[Record]]:
         recipe = new[0].recipe
@@ -119,9 +119,9 @@ class Store:
         return sorted(path for path in self.root.glob("*.json") if not path.name.startswith("."))
 
     def _lock(self) -> Path:
-        return self._work() / "lock"
+        return self.work() / "lock"
 
-    def _work(self, part: str = "") -> Path:
+    def work(self, part: str = "") -> Path:
         """Folder for locks, claims and checkpoints, made when first needed; git does not see it."""
         self._refuse_published()
         folder = self.root / ".lohe" / part

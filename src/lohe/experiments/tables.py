@@ -3,6 +3,8 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from lohe.experiments.verdicts import Agreement, Judged
+
 
 @dataclass(frozen=True)
 class Table:
@@ -12,6 +14,23 @@ class Table:
     columns: tuple[str, ...]
     rows: list[tuple[str, ...]]
     notes: list[str] = field(default_factory=list)
+
+
+def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
+    """Every line of an item with its two verdicts; the notes give the numbers behind them."""
+    rows, notes = [], []
+    for j in judged:
+        what = f"{j.line.what} ({j.line.reading})" if j.line.reading else j.line.what
+        rows.append((what, j.line.paper, j.line.ours, j.value, j.claim))
+        if j.line.claim:
+            notes.append(f"{what}: {j.line.claim.statement} {j.claim.capitalize()}: {j.note}.")
+        elif j.note:
+            notes.append(f"{what}: {j.note}.")
+    compared = sum(isinstance(j.line.value, Agreement) for j in judged)
+    if compared:
+        notes.append(f"{compared} values compared, Holm-corrected together.")
+    columns = ("line", "paper", "ours", "value agrees", "claim")
+    return Table(f"{title}: verdicts", columns, rows, notes)
 
 
 def plus_minus(mean: float, std: float, digits: int = 2) -> str:

@@ -6,6 +6,8 @@ loss = task.loss(model(**batch.inputs), batch.targets)
 """
 
 from lohe.tasks.dataset import Data, Split, Task, total
+from lohe.tasks.features import KeywordFeatures
+from lohe.tasks.generated import GeneratedClips, GeneratedText
 from lohe.tasks.kws import KeywordSpotting
 from lohe.tasks.logmel import LogMel
 from lohe.tasks.root import data_root
@@ -16,6 +18,9 @@ from lohe.tasks.wikitext2 import WikiText2
 __all__ = [
     "SVA",
     "Data",
+    "GeneratedClips",
+    "GeneratedText",
+    "KeywordFeatures",
     "KeywordSpotting",
     "LogMel",
     "Split",

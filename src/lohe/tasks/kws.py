@@ -68,15 +68,13 @@ class KeywordSpotting:
         return assemble(features, splits, facts)
 
     def loss(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
-        return F.cross_entropy(outputs, targets["label"])
+        return loss(outputs, targets)
 
     def tally(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
-        right = outputs.argmax(-1) == targets["label"]
-        return {"correct": right.sum(), "count": torch.ones_like(right).sum()}
+        return tally(outputs, targets)
 
     def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-        """Accuracy in percent."""
-        return {"accuracy": percent(sums["correct"], sums["count"])}
+        return score(sums)
 
     def _features(self, files: list[Path], progress: Progress) -> Entry:
         rate, samples = self.front_end.rate, self.front_end.samples
@@ -87,6 +85,22 @@ class KeywordSpotting:
             features.append(self.front_end(torch.stack(batch)))
         progress(f"decoding {files[0].parent.name}", len(files), len(files))
         return {"features": torch.cat(features)}, {"sha256": manifest.folder_sha256(files)}
+
+
+def loss(outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
+    """Cross-entropy of the word."""
+    return F.cross_entropy(outputs, targets["label"])
+
+
+def tally(outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
+    """Right answers, and clips."""
+    right = outputs.argmax(-1) == targets["label"]
+    return {"correct": right.sum(), "count": torch.ones_like(right).sum()}
+
+
+def score(sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
+    """Accuracy in percent."""
+    return {"accuracy": percent(sums["correct"], sums["count"])}
 
 
 def assemble(

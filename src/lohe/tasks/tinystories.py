@@ -8,7 +8,7 @@ twice that while they are being stored.
 import string
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -40,12 +40,15 @@ class TinyStories:
     """TinyStories as in App. B: `vocab` words and four specials, chunks of `tokens`.
 
     A story is BOS + words + EOS, cut into consecutive chunks: only the first has the BOS, only the
-    last the EOS. `empty` says what an empty story is: an error, or nothing.
+    last the EOS. `empty` says what an empty story is: an error, or nothing. The release has no test
+    split: `halves` makes one of the second half of the validation stories, for those who select on
+    the first.
     """
 
     tokens: int = 128
     vocab: int = 8_000
     empty: Literal["refuse", "skip"] = "refuse"
+    halves: bool = False
 
     def __post_init__(self) -> None:
         one_of("TinyStories", "empty", self.empty, ("refuse", "skip"))
@@ -56,11 +59,14 @@ class TinyStories:
         root = data_root(root)
         paths = {s: find_text(root / FOLDER, name, FOLDER) for s, name in FILES.items()}
         entry = root / "cache" / FOLDER / f"tokens{self.tokens}-vocab{self.vocab}-{self.empty}"
-        key = fingerprint(self, paths.values())
+        key = fingerprint(replace(self, halves=False), paths.values())
         chunks, made = cached(entry, key, lambda: self._encode(paths, progress))
         for split, path in paths.items():
             manifest.check(path, made["sources"][FILES[split]])
-        splits = {split: language.next_token(chunks[split]) for split in FILES}
+        if self.halves:
+            valid, test = halved(chunks["valid"])
+            chunks |= {"valid": valid, "test": test}
+        splits = {split: language.next_token(rows) for split, rows in chunks.items()}
         facts = {"task": asdict(self)} | {k: made[k] for k in ("sources", "stories", "chunks")}
         return Data(splits, tuple(made["names"]), made["checksum"], facts)
 
@@ -126,6 +132,20 @@ class TinyStories:
                     f"{text.path} has an empty story: nothing stands before the {END_OF_STORY} in "
                     f'line {last_line}. Delete that line, or load with TinyStories(empty="skip").'
                 )
+
+
+def halved(
+    chunks: Int16[Tensor, "chunk token"],
+) -> tuple[Int16[Tensor, "first token"], Int16[Tensor, "second token"]]:
+    """The chunks of the first half of the stories, and of the second; no story is in both.
+
+    >>> first, second = halved(torch.tensor([[BOS, 5], [6, EOS], [BOS, 7]], dtype=torch.int16))
+    >>> len(first), len(second)
+    (2, 1)
+    """
+    story = (chunks[:, 0] == BOS).cumsum(0)  # a story's first chunk begins with BOS
+    first = story <= (story[-1] + 1) // 2
+    return chunks[first], chunks[~first]
 
 
 def read_stories(text: TextFile) -> Iterator[tuple[int, str]]:

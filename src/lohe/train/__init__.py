@@ -1,7 +1,18 @@
 """Training: a `Run` says what, `train` does it for a pack of seeds at once."""
 
-from lohe.train.loop import Checkpoint, Outcome, Trained, train
+from lohe.train.loop import Checkpoint, Outcome, Trained, assembled, train
 from lohe.train.pack import Pack
-from lohe.train.run import Adam, AdamW, Run
+from lohe.train.run import Adam, AdamW, Run, described
 
-__all__ = ["Adam", "AdamW", "Checkpoint", "Outcome", "Pack", "Run", "Trained", "train"]
+__all__ = [
+    "Adam",
+    "AdamW",
+    "Checkpoint",
+    "Outcome",
+    "Pack",
+    "Run",
+    "Trained",
+    "assembled",
+    "described",
+    "train",
+]

@@ -44,13 +44,21 @@ class Trained:
     parameters: Parameters  # (seeds, ...)
     seconds: float
 
+    def weights(self, seed: int) -> dict[str, Tensor]:
+        """The selected parameters of one seed, on the CPU."""
+        n = [outcome.seed for outcome in self.outcomes].index(seed)
+        return {name: p[n].cpu() for name, p in self.parameters.items()}
+
     def model(self, data: Data, seed: int) -> torch.nn.Module:
         """The trained model of one seed, on the CPU, in evaluation mode."""
-        n = [outcome.seed for outcome in self.outcomes].index(seed)
-        model = self.run.model.build(data, torch.Generator())
-        trained = {k: p[n].cpu() for k, p in self.parameters.items()}
-        model.to(next(iter(trained.values())).dtype).load_state_dict(trained, strict=False)
-        return model.eval()
+        return assembled(self.run, data, self.weights(seed))
+
+
+def assembled(run: Run, data: Data, weights: dict[str, Tensor]) -> torch.nn.Module:
+    """A model of the run with these parameters, on the CPU, in evaluation mode."""
+    model = run.model.build(data, torch.Generator())
+    model.to(next(iter(weights.values())).dtype).load_state_dict(weights, strict=False)
+    return model.eval()
 
 
 def train(
@@ -83,6 +91,8 @@ def train(
         first, earlier = _resume(pack, outcomes, best, *found)
     stepper = (GraphStepper if device.type == "cuda" else Stepper)(pack, cosine(run, steps))
     for epoch in range(first, run.epochs):
+        if run.patience and all(epoch - 1 - o.epoch >= run.patience for o in outcomes):
+            break
         losses = stepper.epoch(epoch * steps, pack.order(examples), run.batch)
         scores = pack.score(data.valid)
         for n, outcome in enumerate(outcomes):

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from lohe.tasks import Data, Task
 
+LATER = ("patience",)  # options that earlier recipes did not have
 PRECISIONS = ("float32", "tf32", "bf16", "float64")
 
 
@@ -45,7 +46,8 @@ class Run:
     The learning rate falls as a cosine to 0, step by step or (`schedule="epoch"`) epoch by epoch.
     Gradients are clipped at a global norm of `clip`. `select` says which epoch is reported: "last",
     or "lowest perplexity" / "highest accuracy" over epochs on the split `valid`, as published.
-    `limit` cuts every training split (for smoke runs).
+    `limit` cuts every split (for smoke runs). `patience` ends a pack once none of its seeds has
+    improved for so many epochs; the schedule stays that of `epochs`.
     """
 
     task: Task
@@ -58,6 +60,7 @@ class Run:
     select: str = "last"
     precision: str = "float32"
     limit: int | None = None
+    patience: int | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
@@ -70,6 +73,11 @@ class Run:
         if self.clip <= 0 or (self.limit is not None and self.limit < 1):
             raise ValueError(
                 f"A run needs clip > 0 and limit >= 1 or None, got {self.clip}, {self.limit}."
+            )
+        if self.patience is not None and (self.patience < 1 or self.select == "last"):
+            raise ValueError(
+                f"patience={self.patience} with select={self.select!r}: give a number of epochs "
+                "from 1 on, and select by a metric that can stop improving."
             )
         if not re.fullmatch(r"last|(lowest|highest) \S+", self.select):
             raise ValueError(
@@ -93,9 +101,13 @@ class Run:
         return min(len(data.train), self.limit or len(data.train))
 
     def recipe(self) -> dict[str, Any]:
-        """The run without its seed, as plain data; types by name."""
+        """The run without its seed, as plain data; types by name.
+
+        Options that came later are left out at their default, so that older records keep their key.
+        """
         named = described(replace(self, seed=0))
-        return {k: v for k, v in named.items() if k != "seed"}
+        left_out = {"seed"} | {name for name in LATER if named[name] is None}
+        return {k: v for k, v in named.items() if k not in left_out}
 
 
 def described(value: Any) -> Any:

@@ -1,0 +1,56 @@
+"""All that is known when a table is written: the records, found by what they are records of."""
+
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import Any
+
+from lohe.experiments.measures import Measure, measure_recipe
+from lohe.experiments.records import Record, key
+from lohe.experiments.setting import Setting
+from lohe.train import Run
+
+
+class Evidence:
+    """Records of a store under one setting. Items are pure functions of this."""
+
+    def __init__(self, records: Iterable[Record], setting: Setting):
+        self.setting = setting
+        self._by_key: dict[str, dict[int, Record]] = {}
+        for record in records:
+            self._by_key.setdefault(key(record.recipe), {})[record.seed] = record
+
+    def records(self, run: Run) -> list[Record]:
+        """Records of the run's recipe, whatever the seed, in order of seed."""
+        found = self._of(run.recipe())
+        return [found[seed] for seed in sorted(found)]
+
+    def values(self, run: Run, metric: str) -> list[float]:
+        """A metric of the run's recipe, e.g. "valid.perplexity", in order of seed."""
+        return [record.result[metric] for record in self.records(run)]
+
+    def measured(self, measure: Measure) -> Record | None:
+        """What was found when the measure was taken; None where it was not yet."""
+        return self._of(measure_recipe(measure)).get(measure.run.seed if measure.run else 0)
+
+    def measured_seeds(self, measure: Measure) -> list[Record]:
+        """The same measure on every seed on which it was taken, in order of seed."""
+        found = self._of(measure_recipe(measure))
+        return [found[seed] for seed in sorted(found)]
+
+    def seconds(self, runs: Iterable[Run]) -> float:
+        """Device time that the runs took, where they are recorded."""
+        wanted = {(key(run.recipe()), run.seed) for run in runs}
+        found = (self._by_key.get(k, {}).get(seed) for k, seed in wanted)
+        return sum(record.wall_seconds for record in found if record)
+
+    def _of(self, recipe: dict[str, Any]) -> dict[int, Record]:
+        return self._by_key.get(key(recipe), {})
+
+
+def seeded(runs: Iterable[Run], seeds: Iterable[int] | None) -> list[Run]:
+    """The same recipes with other seeds; as they are where none are given."""
+    runs = list(runs)
+    if seeds is None:
+        return runs
+    recipes = {key(run.recipe()): run for run in runs}
+    return [replace(run, seed=seed) for run in recipes.values() for seed in seeds]

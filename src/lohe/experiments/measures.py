@@ -1,0 +1,145 @@
+"""What is measured on trained models, or on nothing but mathematics, and recorded like a run.
+
+A measure is a small frozen value whose description names its record. `take` is given a bench with
+models and data, and returns numbers (`result`) and lines of numbers (`curve`).
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+
+import torch
+from torch import nn
+
+from lohe.experiments import weights
+from lohe.experiments.locks import Busy
+from lohe.experiments.records import Record
+from lohe.experiments.runner import environment
+from lohe.experiments.store import Store
+from lohe.tasks import Data, Task
+from lohe.train import Run, assembled, described
+from lohe.version import __version__
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Numbers by name, and lines that belong together: a curve, a histogram, a grid."""
+
+    result: dict[str, float]
+    curve: list[dict[str, Any]] = field(default_factory=list)
+
+
+class Bench:
+    """Trained models and their data, on one device; each is loaded once."""
+
+    def __init__(self, store: Store, device: str = "cpu", root: Path | None = None):
+        self.store, self.device, self.root = store, torch.device(device), root
+        self._data: dict[Task, Data] = {}
+
+    def data(self, run: Run) -> Data:
+        """The data as the run saw it."""
+        if run.task not in self._data:
+            self._data[run.task] = run.task.load(self.root)
+        return run.limited(self._data[run.task])
+
+    def model(self, run: Run) -> nn.Module:
+        """The run's trained model, in evaluation mode, on the device."""
+        found = weights.find(self.store, run)
+        if found is None:
+            raise FileNotFoundError(
+                f"No weights of {weights.describe(run)} in {self.store.root}: train it with "
+                "`lohe run`, which keeps the weights that a measurement needs."
+            )
+        return assembled(run, self.data(run), found.tensors).to(self.device)
+
+
+@runtime_checkable
+class Measure(Protocol):
+    """A frozen dataclass; `run` is the trained model that it looks at, None for mathematics."""
+
+    @property
+    def run(self) -> Run | None: ...
+
+    def take(self, bench: Bench) -> Findings: ...
+
+
+def measure_recipe(measure: Measure) -> dict[str, Any]:
+    """The measure as plain data, without the seed of its run: what its record is keyed by."""
+    described_ = described(measure)
+    if measure.run is not None:
+        described_["run"] = measure.run.recipe()
+    return described_
+
+
+def take(
+    measures: Iterable[Measure],
+    bench: Bench,
+    listen: Callable[[str, Measure], None] = lambda what, measure: None,
+) -> Iterator[Measure]:
+    """Take what is not in the store yet, one after the other; yields each once it is recorded."""
+    for measure in measures:
+        recipe, seed = measure_recipe(measure), measure.run.seed if measure.run else 0
+        try:
+            with bench.store.claim(recipe, [seed]):
+                if not bench.store.missing(recipe, [seed]):
+                    listen("cached", measure)
+                    continue
+                listen("measuring", measure)
+                bench.store.add([_record(measure, recipe, seed, bench)], name=_file_name(measure))
+                yield measure
+        except Busy as busy:
+            listen(f"left to others: {busy}", measure)
+
+
+def untaken(measures: Iterable[Measure], store: Store) -> list[Measure]:
+    """Those that have no record yet, each once."""
+    found: list[Measure] = []
+    for measure in measures:
+        seed = measure.run.seed if measure.run else 0
+        if measure not in found and store.missing(measure_recipe(measure), [seed]):
+            found.append(measure)
+    return found
+
+
+def model_runs(measures: Iterable[Measure]) -> list[Run]:
+    """The runs whose weights the measures look at, each once."""
+    return list(dict.fromkeys(m.run for m in measures if m.run is not None))
+
+
+def _record(measure: Measure, recipe: dict[str, Any], seed: int, bench: Bench) -> Record:
+    started = time.perf_counter()
+    found = measure.take(bench)
+    notes, checksum = {}, ""
+    if measure.run is not None:
+        kept = weights.find(bench.store, measure.run)
+        notes = {"model": kept.result if kept else {}}
+        checksum = bench.data(measure.run).checksum
+    return Record(
+        recipe=recipe,
+        seed=seed,
+        code_version=__version__,
+        data_checksum=checksum,
+        environment=environment(bench.device.type),
+        result=found.result,
+        wall_seconds=time.perf_counter() - started,
+        curve=found.curve,
+        notes=notes,
+    )
+
+
+def measure_name(measure: Measure) -> str:
+    """For people: what is measured, and on what."""
+    on = f" of {weights.describe(measure.run)}" if measure.run else ""
+    return f"{type(measure).__name__}{on}"
+
+
+def _file_name(measure: Measure) -> str:
+    task = f"{type(measure.run.task).__name__}-" if measure.run else ""
+    return f"measure-{task}{type(measure).__name__}".lower()
+
+
+def on_seeds(measure: Any, seeds: Iterable[int]) -> list[Any]:
+    """The same measure on other seeds of its run."""
+    return [replace(measure, run=replace(measure.run, seed=seed)) for seed in seeds]

@@ -1,0 +1,115 @@
+"""Where a study runs: at which scale, on which corpora. Everything else is the recipe's."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+
+from lohe.experiments import recipes
+from lohe.experiments.recipes import at_scale, known_scale
+from lohe.models import Mechanism
+from lohe.models.positions import Positions
+from lohe.tasks import (
+    GeneratedClips,
+    GeneratedText,
+    KeywordFeatures,
+    KeywordSpotting,
+    Task,
+    TinyStories,
+    WikiText2,
+)
+from lohe.train import Run
+
+EIGHT = ("yes", "no", "up", "down", "left", "right", "stop", "go")
+TEN = (*EIGHT, "zero", "one")
+STORED = "ln-mel-40x49-hop320-from-20Hz-uint8"  # a front end of others, see docs/data.md
+
+
+@dataclass(frozen=True, eq=False)
+class Corpora:
+    """The three corpora that are not generated; `published` where they are the paper's own.
+
+    Where they are not, absolute values are not comparable with the paper's; ratios and gaps are.
+    Keywords may come in several sets, each with a name. `story_epochs` and `story_patience`: a
+    small TinyStories is gone through many times, until it stops helping.
+    """
+
+    name: str
+    wikitext2: Task
+    tinystories: Task
+    keywords: Mapping[str, Task]
+    published: bool = False
+    story_epochs: int = 5
+    story_patience: int | None = None
+
+
+PAPERS = Corpora(
+    "paper",
+    WikiText2(release="raw"),
+    TinyStories(),
+    {"ten keywords": KeywordSpotting()},
+    published=True,
+)
+COMPACT = Corpora(
+    "compact",
+    WikiText2(release="tokens"),
+    TinyStories(empty="skip", halves=True),
+    {"eight keywords": KeywordFeatures(EIGHT, STORED), "ten words": KeywordFeatures(TEN, STORED)},
+    story_epochs=60,
+    story_patience=4,
+)
+GENERATED = Corpora(
+    "generated",
+    GeneratedText(),
+    GeneratedText(tokens=128, layout="stories"),
+    {"ten whistles": GeneratedClips()},
+)
+CORPORA = {corpora.name: corpora for corpora in (PAPERS, COMPACT)}
+
+
+@dataclass(frozen=True)
+class Setting:
+    """A scale and the corpora; builds the runs of the four tasks for them.
+
+    At smoke scale the corpora are generated: nothing needs to be downloaded, nothing is learned.
+    """
+
+    scale: str = "full"
+    chosen: Corpora = field(default=COMPACT)
+
+    def __post_init__(self) -> None:
+        known_scale(self.scale)
+
+    @property
+    def corpora(self) -> Corpora:
+        return GENERATED if self.scale == "smoke" else self.chosen
+
+    def seeds(self, full: int, quick: int = 2, smoke: int = 1) -> range:
+        """Seeds 0, 1, ...: as many as the study asks for at this scale."""
+        return range({"full": full, "quick": min(quick, full), "smoke": smoke}[self.scale])
+
+    def agreement(self, attention: Mechanism, seed: int = 0) -> Run:
+        return self.at_scale(recipes.agreement(attention, seed))
+
+    def wikitext2(self, attention: Mechanism, seed: int = 0) -> Run:
+        run = recipes.wikitext2(attention, seed)
+        return self.at_scale(replace(run, task=self.corpora.wikitext2))
+
+    def tinystories(self, attention: Mechanism, seed: int = 0) -> Run:
+        here = self.corpora
+        run = replace(
+            recipes.tinystories(attention, seed),
+            task=here.tinystories,
+            epochs=here.story_epochs,
+            patience=here.story_patience,
+        )
+        return self.at_scale(run)
+
+    def keyword_spotting(
+        self, words: str, attention: Mechanism, positions: Positions = "none", seed: int = 0
+    ) -> Run:
+        """Keyword spotting on one of the sets of `corpora.keywords`."""
+        run = recipes.keyword_spotting(attention, positions, seed)
+        return self.at_scale(replace(run, task=self.corpora.keywords[words]))
+
+    def at_scale(self, run: Run) -> Run:
+        """`smoke` goes through everything in seconds; else the recipe itself."""
+        return at_scale(run, self.scale)

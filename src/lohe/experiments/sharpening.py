@@ -1,0 +1,5 @@
+"""The readout exponent: Table 5."""
+
+from lohe.experiments.item import Item
+
+ITEMS: dict[str, Item] = {}

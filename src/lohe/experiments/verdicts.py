@@ -1,0 +1,252 @@
+"""Does it hold? Rules and margins are those of rules.json, committed before the full runs.
+
+Two questions a line: does our value agree with the printed one, and does the paper's claim hold in
+our own runs by the paper's own test.
+"""
+
+import json
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib import resources
+from statistics import fmean, stdev
+from typing import Any, Literal
+
+Verdict = Literal[
+    "reproduced", "differs", "inconclusive", "not comparable", "not reported", "no records"
+]
+
+
+@cache
+def rules() -> dict[str, Any]:
+    """Margins, levels and claims, as committed."""
+    file = resources.files("lohe.experiments") / "rules.json"
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+def margin(name: str) -> float:
+    """A margin of rules.json by name."""
+    return rules()["margins"][name]["value"]
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """A number with its standard error; `dof` None: normal, e.g. from a bootstrap.
+
+    `seeds` is how many runs of ours are behind it, `own` the part of the variance that they cause:
+    from these follows how many more would decide a question.
+    """
+
+    value: float
+    se: float
+    dof: float | None = None
+    seeds: int = 0
+    own: float = 0.0
+
+    def interval(self, confidence: float) -> tuple[float, float]:
+        half = self._reach(confidence) * self.se
+        return self.value - half, self.value + half
+
+    @property
+    def p(self) -> float:
+        """Two-sided probability of an estimate as far from 0, were 0 the truth."""
+        from scipy import stats
+
+        if self.se == 0:
+            return 1.0 if self.value == 0 else 0.0
+        t = abs(self.value) / self.se
+        tail = stats.norm.sf(t) if self.dof is None else stats.t.sf(t, self.dof)
+        return float(2 * tail)
+
+    def __sub__(self, other: "Estimate") -> "Estimate":
+        """Difference of independent estimates; degrees of freedom by Welch and Satterthwaite."""
+        parts = [(e.se**2, e.dof) for e in (self, other)]
+        variance = sum(v for v, _ in parts)
+        spread = sum(v**2 / dof for v, dof in parts if dof)
+        dof = variance**2 / spread if spread else None
+        own = self.own + other.own
+        seeds = max(self.seeds, other.seeds)
+        return Estimate(self.value - other.value, math.sqrt(variance), dof, seeds, own)
+
+    def _reach(self, confidence: float) -> float:
+        from scipy import stats
+
+        at = (1 + confidence) / 2
+        return float(stats.norm.ppf(at) if self.dof is None else stats.t.ppf(at, self.dof))
+
+
+def ours(sample: Sequence[float]) -> Estimate:
+    """Mean of our own seeds."""
+    mean = of_sample(sample)
+    return replace(mean, seeds=len(sample), own=mean.se**2)
+
+
+def of_sample(sample: Sequence[float]) -> Estimate:
+    """Mean of a sample with its standard error.
+
+    >>> of_sample([1.0, 2.0, 3.0]).value
+    2.0
+    """
+    if len(sample) < 2:
+        raise ValueError(f"A mean with an error needs two values at least, got {len(sample)}.")
+    n = len(sample)
+    return Estimate(fmean(sample), stdev(sample) / math.sqrt(n), n - 1)
+
+
+def printed(mean: float, std: float, n: int) -> Estimate:
+    """A mean of which the paper prints the spread over n runs."""
+    return Estimate(mean, std / math.sqrt(n), n - 1)
+
+
+def exactly(value: float) -> Estimate:
+    """A number without a spread of its own."""
+    return Estimate(value, 0.0)
+
+
+def log(estimate: Estimate) -> Estimate:
+    """Logarithm of a positive estimate, by the delta method: ratios become differences."""
+    scale = 1 / estimate.value
+    return replace(
+        estimate,
+        value=math.log(estimate.value),
+        se=estimate.se * abs(scale),
+        own=estimate.own * scale**2,
+    )
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """Our value minus the printed one, and how far apart they may be."""
+
+    difference: Estimate
+    margin: float
+
+    def verdict(self, p: float | None = None) -> Verdict:
+        """By rules.json; `p` is the difference's, corrected for the number of lines."""
+        levels = rules()["levels"]
+        low, high = self.difference.interval(levels["reproduced"])
+        if -self.margin <= low and high <= self.margin:
+            return "reproduced"
+        p = self.difference.p if p is None else p
+        if p < 1 - levels["differs"] and abs(self.difference.value) > self.margin:
+            return "differs"
+        return "inconclusive"
+
+    def seeds_to_decide(self) -> int | None:
+        """Seeds with which the interval would clear the margin; None: no number of them would."""
+        from scipy import stats
+
+        d = self.difference
+        room = abs(abs(d.value) - self.margin)
+        others = d.se**2 - d.own
+        reach = float(stats.norm.ppf((1 + rules()["levels"]["reproduced"]) / 2))
+        left = (room / reach) ** 2 - others
+        if not d.seeds or left <= 0 or d.own <= 0:
+            return None
+        return max(d.seeds + 1, math.ceil(d.own * d.seeds / left))
+
+
+def counts(k: int, n: int, k_paper: int, n_paper: int) -> Agreement:
+    """Two rates, of k in n runs: their difference with the interval of Agresti and Caffo."""
+    a, b = (k + 1) / (n + 2), (k_paper + 1) / (n_paper + 2)
+    own = a * (1 - a) / (n + 2)
+    se = math.sqrt(own + b * (1 - b) / (n_paper + 2))
+    return Agreement(Estimate(a - b, se, None, n, own), margin("failure_rate"))
+
+
+@dataclass(frozen=True)
+class Claim:
+    """A statement of the paper, decided in our runs; `holds` None: not decided."""
+
+    name: str  # of rules.json
+    holds: bool | None
+    found: str  # the numbers behind it
+    p: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.name not in rules()["claims"]:
+            known = ", ".join(rules()["claims"])
+            raise ValueError(f"{self.name!r} is no claim of rules.json. There are: {known}.")
+
+    @property
+    def statement(self) -> str:
+        return rules()["claims"][self.name]["statement"]
+
+    @property
+    def verdict(self) -> str:
+        return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
+
+
+@dataclass(frozen=True)
+class Line:
+    """One number or statement of the paper beside ours.
+
+    `value` is an Agreement, or a verdict where nothing is to be computed: "not comparable" on other
+    corpora, "no records". `reading` says which: as published, or as defined in the paper.
+    """
+
+    what: str
+    paper: str
+    ours: str
+    value: Agreement | Verdict = "not reported"
+    claim: Claim | None = None
+    reading: str = ""
+    note: str = ""
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A line with its verdicts in words."""
+
+    line: Line
+    value: str
+    claim: str
+    note: str
+
+
+def judge(lines: Sequence[Line]) -> list[Judged]:
+    """Verdicts of the lines of one item; differences are corrected by Holm for their number."""
+    agreements = [n for n, line in enumerate(lines) if isinstance(line.value, Agreement)]
+    raw = [_agreement(lines[n]).difference.p for n in agreements]
+    corrected = dict(zip(agreements, holm(raw), strict=True))
+    judged = []
+    for n, line in enumerate(lines):
+        value, note = str(line.value), line.note
+        if n in corrected:
+            agreement = _agreement(line)
+            value = agreement.verdict(corrected[n])
+            note = "; ".join(x for x in (note, _interval(agreement, value)) if x)
+        claim = line.claim.verdict if line.claim else ""
+        if line.claim and line.claim.found:
+            note = "; ".join(x for x in (note, line.claim.found) if x)
+        judged.append(Judged(line, value, claim, note))
+    return judged
+
+
+def holm(p: Sequence[float]) -> list[float]:
+    """Holm's correction of p-values for being one of many, in the order given.
+
+    >>> holm([0.01, 0.04, 0.03])
+    [0.03, 0.06, 0.06]
+    """
+    corrected, least = [0.0] * len(p), 0.0
+    for rank, n in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
+        least = max(least, min(1.0, (len(p) - rank) * p[n]))
+        corrected[n] = least
+    return corrected
+
+
+def _agreement(line: Line) -> Agreement:
+    assert isinstance(line.value, Agreement)
+    return line.value
+
+
+def _interval(agreement: Agreement, verdict: str) -> str:
+    low, high = agreement.difference.interval(rules()["levels"]["reproduced"])
+    said = f"difference {agreement.difference.value:+.3g} [{low:+.3g}, {high:+.3g}]"
+    said += f", margin {agreement.margin:g}"
+    if verdict == "inconclusive":
+        seeds = agreement.seeds_to_decide()
+        said += f"; {seeds} seeds would decide" if seeds else "; no number of our seeds decides"
+    return said

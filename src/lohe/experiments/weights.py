@@ -1,0 +1,75 @@
+"""Trained parameters that measurements look at: kept beside the records, out of git's sight.
+
+A few small ones are part of the package (float16, see weights/NOTICE), so that measurements and the
+demo work where nothing has been trained.
+"""
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+import safetensors
+import safetensors.torch
+from torch import Tensor
+
+from lohe.experiments import files
+from lohe.experiments.records import key
+from lohe.experiments.store import Store
+from lohe.train import Run, Trained
+
+PACKAGED = "weights"  # folder of the package
+
+
+@dataclass(frozen=True)
+class Weights:
+    """Parameters by name, and the metrics of the training that they came from."""
+
+    tensors: dict[str, Tensor]
+    result: dict[str, float]
+
+
+def keep(store: Store, trained: Trained, seeds: list[int]) -> None:
+    """Write the selected parameters of these seeds."""
+    results = {outcome.seed: outcome.result for outcome in trained.outcomes}
+    for seed in seeds:
+        result = {f"{s}.{m}": x for s, ms in results[seed].items() for m, x in ms.items()}
+        about = {"lohe": "weights", "recipe": key(trained.run.recipe()), "seed": str(seed)}
+        tensors = {name: x.contiguous().clone() for name, x in trained.weights(seed).items()}
+        data = safetensors.torch.save(tensors, metadata=about | {"result": json.dumps(result)})
+        files.write(path(store, trained.run, seed), data)
+
+
+def find(store: Store, run: Run) -> Weights | None:
+    """The weights of the run: the store's, else the package's, else None."""
+    for place in _places(store, run):
+        if place.is_file():
+            return _read(place)
+    return None
+
+
+def path(store: Store, run: Run, seed: int) -> Path:
+    return store.work("weights") / _name(run, seed)
+
+
+def describe(run: Run) -> str:
+    """For people: task, mechanism, seed."""
+    return f"{type(run.task).__name__} with {run.model.attention}, seed {run.seed}"
+
+
+def _places(store: Store, run: Run) -> Iterator[Path]:
+    yield store.root / ".lohe" / "weights" / _name(run, run.seed)
+    with resources.as_file(resources.files("lohe.experiments") / PACKAGED) as folder:
+        yield folder / _name(run, run.seed)
+
+
+def _name(run: Run, seed: int) -> str:
+    return f"{key(run.recipe())}-{seed}.safetensors"
+
+
+def _read(place: Path) -> Weights:
+    with safetensors.safe_open(place, framework="pt") as file:
+        about = file.metadata() or {}
+        tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+    return Weights(tensors, json.loads(about.get("result", "{}")))

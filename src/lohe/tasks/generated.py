@@ -1,0 +1,127 @@
+"""Small stand-ins for the corpora that need a download, so that every path can be exercised.
+
+Nothing about language or speech is to be learned from them: `--scale smoke` and tests train on
+these where the paper has WikiText-2, TinyStories and Speech Commands.
+"""
+
+import math
+from collections import Counter
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Literal
+
+import torch
+from jaxtyping import Float, Int16
+from torch import Tensor
+
+from lohe.tasks import kws, language, sva
+from lohe.tasks.dataset import Data, Examples, Split, Sums, at_least, checksum, one_of
+from lohe.tasks.language import BOS, EOS, PAD
+from lohe.tasks.logmel import LogMel
+from lohe.tasks.progress import Progress, silent
+from lohe.tasks.wikitext2 import encode, overlapping_windows, wrapped_chunks
+
+SEEDS = {"train": 0, "valid": 1, "test": 2}
+
+
+@dataclass(frozen=True)
+class GeneratedText:
+    """Sentences of the agreement task as a corpus: a stream like WikiText-2's, or short stories.
+
+    `examples` training chunks of `tokens` words, and half as many to validate and to test on.
+    """
+
+    tokens: int = 48
+    layout: Literal["stream", "stories"] = "stream"
+    examples: int = 64
+
+    def __post_init__(self) -> None:
+        one_of("GeneratedText", "layout", self.layout, ("stream", "stories"))
+        at_least("GeneratedText", "tokens", self.tokens, 8)
+        at_least("GeneratedText", "examples", self.examples, 2)
+
+    def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
+        """`root` is not used: the sentences are generated."""
+        words = {split: self._words(split) for split in SEEDS}
+        names = language.vocabulary(Counter(words["train"]), len(sva.WORDS))
+        streams = {split: encode(drawn, names) for split, drawn in words.items()}
+        cut = self._stream if self.layout == "stream" else self._stories
+        splits = cut(streams)
+        facts = {"task": asdict(self), "chunks": {name: len(s) for name, s in splits.items()}}
+        return Data(splits, names, checksum(splits), facts)
+
+    def loss(
+        self, outputs: Float[Tensor, "batch token word"], targets: Examples
+    ) -> Float[Tensor, ""]:
+        return language.loss(outputs, targets)
+
+    def tally(self, outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
+        return language.tally(outputs, targets)
+
+    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
+        return language.score(sums)
+
+    def _words(self, split: str) -> list[str]:
+        chunks = self.examples if split == "train" else self.examples // 2
+        needed = chunks * self.tokens
+        # the shortest sentence has four words
+        sentences = sva.generate(SEEDS[split], -(-needed // 4))
+        return [word for sentence in sentences for word in sentence.words][:needed]
+
+    def _stream(self, streams: dict[str, Int16[Tensor, " word"]]) -> dict[str, Split]:
+        cut = {"published": wrapped_chunks, "strict": overlapping_windows}
+        splits = {
+            f"{name}_{protocol}": language.next_token(cut[protocol](streams[name], self.tokens))
+            for name in ("valid", "test")
+            for protocol in cut
+        }
+        train = language.next_token(wrapped_chunks(streams["train"], self.tokens))
+        chosen = {name: splits[f"{name}_published"] for name in ("valid", "test")}
+        return {"train": train} | chosen | splits
+
+    def _stories(self, streams: dict[str, Int16[Tensor, " word"]]) -> dict[str, Split]:
+        """One chunk a story, each a word shorter than the one before it, padded at the end."""
+        splits = {}
+        for name, stream in streams.items():
+            rows = stream.view(-1, self.tokens).clone()
+            rows[:, 0] = BOS
+            length = self.tokens - torch.arange(len(rows)) % (self.tokens // 2)
+            column = torch.arange(self.tokens)
+            rows[column == length[:, None] - 1] = EOS
+            rows[column >= length[:, None]] = PAD
+            splits[name] = language.next_token(rows)
+        return splits
+
+
+@dataclass(frozen=True)
+class GeneratedClips:
+    """Keyword spotting on whistles: word k is a tone that rises from 300 (k + 1) Hz, in noise."""
+
+    words: tuple[str, ...] = kws.KEYWORDS
+    examples: int = 12  # of each word: two thirds to train on, the rest to validate and to test
+    front_end: LogMel = field(default_factory=LogMel)
+
+    def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
+        """`root` is not used: the clips are generated."""
+        rng = torch.Generator().manual_seed(0)
+        features = {word: self.front_end(self._clips(k, rng)) for k, word in enumerate(self.words)}
+        sixth = max(1, self.examples // 6)
+        member = ["valid"] * sixth + ["test"] * sixth
+        member = ["train"] * (self.examples - len(member)) + member
+        facts = {"task": asdict(self), "front_end": self.front_end.name, "data_version": "none"}
+        return kws.assemble(features, dict.fromkeys(self.words, member), facts)
+
+    def loss(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
+        return kws.loss(outputs, targets)
+
+    def tally(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
+        return kws.tally(outputs, targets)
+
+    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
+        return kws.score(sums)
+
+    def _clips(self, k: int, rng: torch.Generator) -> Float[Tensor, "clip sample"]:
+        seconds = torch.arange(self.front_end.samples) / self.front_end.rate
+        start = 300 * (k + 1) * (1 + 0.1 * torch.rand(self.examples, 1, generator=rng))
+        tone = torch.sin(2 * math.pi * start * (seconds + seconds**2))
+        return 0.3 * tone + 0.05 * torch.randn(tone.shape, generator=rng)
