@@ -16,7 +16,7 @@ from torch import Tensor
 
 BLOCK = 2048  # classes at a time
 WARPS = 16
-RESCALERS = 256  # programs a model: few, since as a rule they have nothing to do
+ROWS = 16  # that a program rescales: few programs, since as a rule they have nothing to do
 
 
 def negative_log_likelihood(
@@ -55,8 +55,14 @@ def rescale(
     """Multiply by the factor of each model, in place; a factor of 1 costs no pass over memory."""
     models, rows, classes = gradient.shape
     with torch.cuda.device_of(gradient):
-        _rescale[(min(rows, RESCALERS), models)](
-            gradient, factor, rows, CLASSES=classes, BLOCK=_block(classes), num_warps=WARPS
+        _rescale[(triton.cdiv(rows, ROWS), models)](
+            gradient,
+            factor,
+            rows,
+            CLASSES=classes,
+            BLOCK=_block(classes),
+            ROWS=ROWS,
+            num_warps=WARPS,
         )
 
 
@@ -116,13 +122,22 @@ def _rows(
 
 @triton.jit
 @no_type_check
-def _rescale(p_gradient, p_factor, rows, CLASSES: tl.constexpr, BLOCK: tl.constexpr):
+def _rescale(
+    p_gradient,
+    p_factor,
+    rows,
+    CLASSES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
     i_model = tl.program_id(1).to(tl.int64)
     factor = tl.load(p_factor + i_model)
     if factor != 1.0:  # also where it is NaN
-        for i_row in range(tl.program_id(0), rows, tl.num_programs(0)):
+        for n in range(ROWS):
+            i_row = tl.program_id(0) * ROWS + n
             p_g = p_gradient + (i_model * rows + i_row) * CLASSES
-            for start in range(0, CLASSES, BLOCK):
-                o = start + tl.arange(0, BLOCK)
-                b_g = tl.load(p_g + o, mask=o < CLASSES)  # [BLOCK]
-                tl.store(p_g + o, b_g * factor, mask=o < CLASSES)
+            if i_row < rows:
+                for start in range(0, CLASSES, BLOCK):
+                    o = start + tl.arange(0, BLOCK)
+                    b_g = tl.load(p_g + o, mask=o < CLASSES)  # [BLOCK]
+                    tl.store(p_g + o, b_g * factor, mask=o < CLASSES)
