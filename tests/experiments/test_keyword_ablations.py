@@ -6,7 +6,7 @@ import pytest
 from keyword_records import COMPACTLY, PAPER, difference, evidence, of_run, verdicts
 
 from lohe.experiments import item
-from lohe.experiments.keyword_ablations import COUPLINGS, coupling_claim, decoupled
+from lohe.experiments.keyword_ablations import COUPLINGS, adamw_table, coupling_claim, decoupled
 from lohe.experiments.keyword_cells import MECHANISMS, READINGS
 from lohe.experiments.reported import published
 from lohe.models import Oscillator, Softmax
@@ -85,5 +85,5 @@ def test_the_effect_of_adamw_and_the_gap_with_it():
     gap = lines["eight keywords: oscillator - softmax with AdamW, pp (as published)"]
     assert (gap.ours, gap.paper) == ("+1.00", "+1.08")
     assert difference(gap) == pytest.approx(1 - 1.0748, abs=1e-4)
-    rows = {name: rest for name, *rest in item("claim-kws-adamw").table(here).rows}
+    rows = {name: rest for name, *rest in adamw_table(here).rows}
     assert rows["eight keywords, softmax"] == ["88.79 ± 0.29", "89.04 ± 0.29", "+0.25"]

@@ -120,6 +120,7 @@ def test_a_trained_model_is_measured_and_recorded_once(tmp_path):
     assert list(take([measure], Bench(store))) == []
     here = evidence(SMOKE, list(store.all()))
     found = here.measured(measure)
+    assert found is not None
     (trained,) = here.records(RUN)
     assert found.result["valid.intact"] == pytest.approx(trained.result["valid.accuracy"])
     assert found.result["test.intact"] == pytest.approx(trained.result["test.accuracy"])

@@ -48,10 +48,12 @@ def test_the_oscillator_is_ahead_by_welchs_test():
 def test_parity_is_about_the_lower_end_of_both_intervals(shift, holds):
     # learned positions: published mean -0.23, lower end -0.67, of which a tenth is too much
     assert parity_claim(gaps(shift)).holds is holds
+    learned = gaps()["learned"]
     expected = stats.ttest_ind(
         GRID["oscillator"]["learned"], GRID["softmax"]["learned"], equal_var=False
     ).confidence_interval(0.9)
-    assert gaps()["learned"].interval(0.9) == pytest.approx((expected.low, expected.high))
+    assert learned is not None
+    assert learned.interval(0.9) == pytest.approx((expected.low, expected.high))
 
 
 def test_parity_needs_both_encodings():

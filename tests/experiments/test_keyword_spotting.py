@@ -10,7 +10,7 @@ from keyword_records import COMPACTLY, EVERYWHERE, PAPER, difference, evidence, 
 
 from lohe.experiments import item, keyword_spotting
 from lohe.experiments import keyword_cells as cells
-from lohe.experiments.keyword_spotting import frozen_claim, table_1, table_1_lines
+from lohe.experiments.keyword_spotting import figure_3, frozen_claim, table_1, table_1_lines
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.verdicts import Agreement
@@ -32,7 +32,7 @@ def as_published(setting: Setting, **shift: float):
     return evidence(setting, *groups)
 
 
-def texts(table) -> dict[str, tuple[str, ...]]:
+def texts(table) -> dict[str, list[str]]:
     return {name: rest for name, *rest in table.rows}
 
 
@@ -166,7 +166,7 @@ def test_figure_3_draws_means_and_deviations_of_the_records():
     with drawing():
         import matplotlib.pyplot as plt
 
-        figure = item("figure3").figure(as_published(COMPACTLY))
+        figure = figure_3(as_published(COMPACTLY))
         eight, ten, right = figure.axes
         heights = [bar.get_height() for bar in eight.patches]
         paper = published("figure3")["per_seed"]
@@ -184,6 +184,7 @@ def test_figure_3_draws_means_and_deviations_of_the_records():
 @pytest.mark.parametrize("setting", EVERYWHERE, ids=lambda s: f"{s.scale}-{s.corpora.name}")
 def test_without_records_every_item_says_so(name, setting):
     nothing, study = evidence(setting), item(name)
+    assert study.table
     table = study.table(nothing)
     assert f"lohe run {name} --scale {setting.scale}" in table.notes[-1]
     assert all(len(row) == len(table.columns) for row in table.rows)
@@ -201,6 +202,7 @@ def test_results_that_make_no_sense_are_survived(name, accuracies):
     records = [r for run in study.runs(setting) for r in of_run(run, accuracies)]
     records = [r for r in records if r.recipe["task"]["type"] != "SVA"]
     here = evidence(setting, records)
+    assert study.table
     table = study.table(here)
     assert all(len(row) == len(table.columns) for row in table.rows)
     verdicts(study.lines(here))
