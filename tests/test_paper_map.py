@@ -18,6 +18,7 @@ HOMES = {
     "theory.py": ["Theorem 3", "Proposition 4", "Proposition 5", "Eq. 10"],
     "attention/oscillator.py": ["Figure 1"],
     "cost.py": ["Table 7", "Table 10", "Table 11"],
+    "experiments/keyword_spotting.py": ["Table 1", "Figure 3"],
     "experiments/agreement.py": ["Table 2"],
     "experiments/language_modeling.py": ["Table 4"],
 }
