@@ -19,6 +19,7 @@ HOMES = {
     "attention/oscillator.py": ["Figure 1"],
     "cost.py": ["Table 7", "Table 10", "Table 11"],
     "experiments/agreement.py": ["Table 2"],
+    "experiments/convergence.py": ["Table 6", "Figure 7"],
     "experiments/language_modeling.py": ["Table 4"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten
