@@ -30,10 +30,10 @@ def starts(h, rng, each=5):
 
 @pytest.mark.parametrize("d", [2, 8, 32])
 def test_the_flow_settles_as_often_as_the_formula_says(rng, d):
-    norm = 0.01 * 1000 ** torch.rand(4000, generator=rng, dtype=torch.float64)
-    h = drives(norm, 4000, d, rng)
+    norm = 0.01 * 1000 ** torch.rand(2000, generator=rng, dtype=torch.float64)
+    h = drives(norm, 2000, d, rng)
     row = settled(starts(h, rng), h, T)
-    assert 0 < row["se"] < 0.003
+    assert 0 < row["se"] < 0.005
     assert abs(row["converged"] - row["formula"]) < 4 * row["se"]
     assert abs(row["far"] - row["formula_far"]) < 4 * row["se"]
 
@@ -81,17 +81,21 @@ def test_rk45_follows_the_flow(rng, d):
 
 
 def test_a_measure_is_the_same_twice_and_has_every_layer_and_horizon(rng):
-    layers = [drives(torch.logspace(-3, 0, 60), 60, 2, rng) for _ in range(2)]
-    measure = Settling(RUN, starts=3, solves=10)
+    layers = [drives(torch.logspace(-3, 0, 20), 20, 2, rng) for _ in range(2)]
+    measure = Settling(RUN, starts=3, solves=60)
     found, again = measure.settle(layers), measure.settle(layers)
     assert found == again
     assert [(row["layer"], row["horizon"]) for row in found.curve] == [
         (layer, horizon) for layer in range(2) for horizon in (30, 100, 500, 1000, 5000)
     ]
-    assert found.result["trajectories"] == 180
-    assert found.result["rk45.unlike_flow"] == 0
+    assert found.result["trajectories"] == 60
     assert found.result["norm.least"] == pytest.approx(1e-3)
     assert found.result["norm.largest"] == pytest.approx(1)
+    # all of them integrated: the same oscillators from the same starts
+    assert found.result["rk45.unlike_flow"] == 0
+    assert found.result["rk45.converged"] == found.curve[5]["converged"]
+    error = found.curve[5]["mean_error"]
+    assert found.result["rk45.mean_error"] == pytest.approx(error, abs=1e-3)
 
 
 def test_on_a_model(rng):
