@@ -20,6 +20,8 @@ HOMES = {
     "cost.py": ["Table 7", "Table 10", "Table 11"],
     "experiments/agreement.py": ["Table 2"],
     "experiments/language_modeling.py": ["Table 4"],
+    "experiments/scaling_law.py": ["Figure 6"],
+    "experiments/sharpening.py": ["Table 5"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten
 
