@@ -40,9 +40,9 @@ def table(evidence: Evidence) -> Table:
 
 def _budget(here: Law, corpus: str, part: float) -> str:
     d = here.fit.dimension(part * here.base) if here.fit else math.nan
-    if here.fit is None:
-        return "no fit"
-    if not d <= LARGEST:
+    if math.isnan(d):
+        return "no fit" if here.fit is None else "none"
+    if d > LARGEST:
         return f"> {LARGEST:,}"
     d_osc = max(2, math.ceil(d))
     count = cost.oscillators(CONTEXT[corpus], HEADS, d_osc)

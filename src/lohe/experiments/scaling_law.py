@@ -2,7 +2,8 @@
 
 import math
 from collections.abc import Iterator, Sequence
-from statistics import fmean, stdev
+from statistics import fmean
+from typing import Any
 
 import numpy as np
 
@@ -33,9 +34,11 @@ from lohe.experiments.verdicts import (
     margin,
     of_sample,
 )
+from lohe.measure.significance import mean_std
 from lohe.train import Run
 
 UNSEEN_SEEDS = 10
+SHIFTS = {"as published": 0.93, "as defined": 1.075, PAPER: 1.0}  # so that markers do not cover
 STRAIGHT = 0.98  # R² of rules.json
 SAME_CLASS = (
     "a model sees 49 words, and weights depend on the anchors through R Rᵀ only: every d_osc from "
@@ -75,7 +78,7 @@ def _cells(here: Law) -> tuple[str, ...]:
         return ("no fit", "", "", "", _observed(here))
     low, high = here.spread.exponent_interval
     return (
-        f"{here.fit.prefactor:.2f} d^-{here.fit.exponent:.3f}",
+        f"{here.fit.prefactor:.2f} d^{-here.fit.exponent:+.3f}",
         f"[{low:.3f}, {high:.3f}]",
         f"{here.fit.r2:.4f}",
         _predicted(here),
@@ -87,7 +90,8 @@ def _predicted(here: Law) -> str:
     if here.held_out is None:
         return "no records"
     at = here.held_out
-    return f"{at.predicted:.3f} [{at.low:.3f}, {at.high:.3f}]"
+    interval = f" [{at.low:.3f}, {at.high:.3f}]" if at.inside is not None else ""
+    return f"{at.predicted:.3f}{interval}"
 
 
 def _observed(here: Law) -> str:
@@ -185,7 +189,7 @@ def _is_predicted(here: Law) -> Claim:
 def _fit(here: Law) -> str:
     if here.fit is None:
         return "no records"
-    return f"{here.fit.prefactor:.2f} d^-{here.fit.exponent:.2f} {_interval(here)}"
+    return f"{here.fit.prefactor:.2f} d^{-here.fit.exponent:+.2f} {_interval(here)}"
 
 
 def _interval(here: Law) -> str:
@@ -205,23 +209,18 @@ def figure_6(evidence: Evidence) -> Figure:
     from lohe.viz.style import BLUE, GREY, ORANGE, RED
 
     looks = {
-        "as published": ("ours, as published", BLUE, "o", 0.93),
-        "as defined": ("ours, as defined", RED, "s", 1.075),
-        PAPER: ("published", GREY, "o", 1.0),
+        "as published": {"label": "ours, as published", "color": BLUE, "marker": "o"},
+        "as defined": {"label": "ours, as defined", "color": RED, "marker": "s"},
+        PAPER: {"label": "published", "color": GREY, "marker": "o", "hollow": True},
     }
     figure, axes = plt.subplots(2, 2, figsize=(9.5, 7.2), layout="constrained", sharex=True)
     for column, corpus in enumerate(CORPORA):
         top, bottom = axes[:, column]
         for who, here in laws(evidence, corpus):
-            _draw(top, here, *looks[who], hollow=who == PAPER)
-            _draw(bottom, here, *looks[who], hollow=who == PAPER, gap=True)
+            _draw(top, here, False, SHIFTS[who], **looks[who])
+            _draw(bottom, here, True, SHIFTS[who], **looks[who])
         top.axhline(1, color=ORANGE, ls="--", lw=1.3, label="softmax")
-        base = softmax(evidence, corpus)
-        if base and math.isfinite(fmean(base)):
-            scale = fmean(base)
-            right = top.secondary_yaxis("right", functions=(lambda r, k=scale: r * k,
-                                                            lambda p, k=scale: p / k))  # fmt: skip
-            right.set_ylabel("our perplexity")
+        _perplexity_axis(top, softmax(evidence, corpus))
         top.set_title(name(evidence.setting, corpus))
         top.set_ylabel("perplexity / softmax's")
         bottom.set_ylabel("gap, % of softmax's perplexity")
@@ -239,37 +238,42 @@ def figure_6(evidence: Evidence) -> Figure:
     return figure
 
 
-def _draw(
-    ax, here: Law, label: str, color: str, marker: str, shift: float, *, hollow: bool, gap=False
-) -> None:
-    """One law: in units of softmax's perplexity, or the gap in percent of it."""
+def _perplexity_axis(ax: Any, softmax: Sequence[float]) -> None:
+    """On the right, what a ratio to softmax's perplexity is in ours."""
+    base = fmean(softmax) if softmax else math.nan
+    if math.isfinite(base):
+        right = ax.secondary_yaxis("right", functions=(lambda r: r * base, lambda x: x / base))
+        right.set_ylabel("our perplexity")
+
+
+def _draw(ax: Any, here: Law, gap: bool, shift: float, **look: Any) -> None:
+    """One law, in units of softmax's perplexity; or the gap, in percent of it."""
     from lohe.viz import scaling
 
-    zero, scale = (1.0, 100.0) if gap else (0.0, 1.0)
-
-    def unit(perplexity: float) -> float:
-        return scale * (perplexity / here.base - zero)
+    def unit(gap_: float) -> float:
+        part = gap_ / here.base
+        # what is not above 0 has no place on a logarithmic axis
+        return (100 * part if part > 0 else math.nan) if gap else 1 + part
 
     known = [d for d, values in here.samples.items() if values]
-    if gap:
-        known = [d for d in known if here.gap(d) > 0]
-    means = np.array([unit(fmean(here.samples[d])) for d in known])
-    sems = np.array([scale * _sem(here.samples[d]) / here.base for d in known])
+    means = np.array([unit(here.gap(d)) for d in known])
+    sems = np.array([(100 if gap else 1) * _sem(here.samples[d]) / here.base for d in known])
     if known:
-        style = {"label": label, "color": color, "marker": marker, "hollow": hollow}
-        scaling.points(ax, [d * shift for d in known], means, sems, **style)
-    law_, at = here.fit, here.held_out
-    if law_ is not None:
+        scaling.points(ax, [d * shift for d in known], means, sems, **look)
+    if here.fit is not None:
+        law = here.fit
         span = (min(DIMENSIONS), UNSEEN)
-        scaling.curve(ax, span, lambda d: unit(here.base + law_.gap(d)), color=color)
-    if at is not None and at.inside is not None and not (gap and min(at.low, at.observed) <= 0):
-        observed, *interval = (unit(here.base + x) for x in (at.observed, at.low, at.high))
-        low, high = interval
-        scaling.held_out(ax, UNSEEN * shift, observed, (low, high), color=color, hollow=hollow)
+        scaling.curve(ax, span, lambda d: unit(law.gap(d)), color=look["color"])
+    if here.unseen:
+        at, plain = here.held_out, {k: v for k, v in look.items() if k in ("color", "hollow")}
+        interval = (unit(at.low), unit(at.high)) if at else (math.nan, math.nan)
+        observed = unit(fmean(here.unseen) - here.base)
+        scaling.held_out(ax, UNSEEN * shift, observed, interval, **plain)
 
 
 def _sem(values: Sequence[float]) -> float:
-    return stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    """NaN, which is not drawn, where there is none."""
+    return mean_std(values)[1] / math.sqrt(len(values))
 
 
 ITEMS = {

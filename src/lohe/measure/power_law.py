@@ -111,10 +111,9 @@ def resampled(
     """
     dimensions = sorted(samples)
     groups = [np.asarray(x, dtype=float) for x in (baseline, *(samples[d] for d in dimensions))]
-    means = np.array(
-        [[x[rng.integers(0, len(x), len(x))].mean() for x in groups] for _ in range(draws)]
-    )
-    gaps = means[:, 1:] - means[:, :1]
+    chosen = [[rng.integers(0, len(x), len(x)) for x in groups] for _ in range(draws)]
+    means = [x[[draw[n] for draw in chosen]].mean(axis=1) for n, x in enumerate(groups)]
+    gaps = np.stack(means[1:], axis=1) - means[0][:, None]
     gaps = gaps[(gaps > 0).all(axis=1)]
     return Resampled(*_lines(np.asarray(dimensions, dtype=float), np.log(gaps)))
 

@@ -44,7 +44,10 @@ def held_out(
     color: str,
     hollow: bool = False,
 ) -> None:
-    """What was observed as a diamond, and a whisker over the interval that was predicted."""
+    """What was observed as a diamond, and a whisker over the interval that was predicted.
+
+    NaN is not drawn.
+    """
     ax.vlines(dimension, *interval, color=color, lw=1.2)
     ax.plot([dimension] * 2, interval, ls="none", marker="_", ms=9, color=color)
     ax.plot([dimension], [observed], ls="none", marker="D", ms=6.5, **_coloured(color, hollow))
