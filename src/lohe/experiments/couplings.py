@@ -1,7 +1,7 @@
 """Coupling functions on language (Appendix B): softplus, relu + 0.001, elu + 1.
 
 As published: the anchors are free. The same seed starts from the same weights and sees the same
-batches, so differences are taken seed by seed as well.
+batches (not the same dropout), so differences are taken seed by seed as well.
 """
 
 import math
