@@ -22,7 +22,7 @@ from lohe.experiments.alternatives import (
 )
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.language_modeling import printed_oscillator, printed_softmax
-from lohe.experiments.measures import Bench, measure_recipe
+from lohe.experiments.measures import Bench, measure_recipe, model_runs
 from lohe.experiments.setting import Setting
 from lohe.experiments.store import Store
 from lohe.experiments.verdicts import judge
@@ -129,7 +129,7 @@ def test_the_range_is_over_all_seeds():
     ]
     line = by_what(lines(Evidence(found, ON_OURS)))["range of the learned gains β", "as published"]
     assert (line.paper, line.ours) == ("[0.10, 2.68]", "[0.20, 2.00]")
-    assert [m.run.seed for m in measures(ON_OURS)] == [0, 1, 2, 3, 4]
+    assert [run.seed for run in model_runs(measures(ON_OURS))] == [0, 1, 2, 3, 4]
 
 
 def test_the_table_shows_the_papers_gaps():

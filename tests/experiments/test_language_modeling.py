@@ -19,6 +19,7 @@ from lohe.experiments.perplexity import (
     same_ratio,
     same_value,
 )
+from lohe.experiments.scaling_law import figure_6
 from lohe.experiments.setting import Setting
 from lohe.experiments.verdicts import Agreement, exactly, judge, log, of_sample
 from lohe.models import Oscillator, Softmax
@@ -199,7 +200,9 @@ ODD = {
 def test_every_item_survives_results_that_make_no_sense(item, values):
     recipes = [run_ for run_ in PAPER[item].runs(ON_OURS) if run_.seed == 0]
     here = evidence(ON_OURS, dict.fromkeys(recipes, values))
-    table = PAPER[item].table(here)
+    make = PAPER[item].table
+    assert make is not None
+    table = make(here)
     assert all(len(row) == len(table.columns) for row in table.rows)
     asked = f"lohe run {item} --scale full" in " ".join(table.notes)
     assert asked == (values == [])
@@ -213,7 +216,7 @@ def test_every_item_survives_results_that_make_no_sense(item, values):
 def test_the_figure_is_drawn_whatever_there_is(values, tmp_path):
     recipes = [run_ for run_ in PAPER["figure6"].runs(ON_OURS) if run_.seed == 0]
     with drawing():
-        figure = PAPER["figure6"].figure(evidence(ON_OURS, dict.fromkeys(recipes, values)))
+        figure = figure_6(evidence(ON_OURS, dict.fromkeys(recipes, values)))
         assert save(figure, tmp_path / "figure.png").stat().st_size > 10_000
 
 

@@ -7,7 +7,7 @@ from lohe.experiments import design_rule, scaling_law
 from lohe.experiments.laws import UNSEEN, our_law, published_laws
 from lohe.experiments.perplexity import oscillator
 from lohe.experiments.reported import published
-from lohe.experiments.verdicts import Agreement, judge
+from lohe.experiments.verdicts import Agreement, Claim, judge
 from lohe.models import Oscillator, Softmax
 
 DIMENSIONS = (2, 4, 8, 16, 32)
@@ -124,8 +124,8 @@ def test_a_gap_that_flattens_is_no_law():
     assert rule.holds is False  # the rule gives a dimension below 32
 
 
-def _rules(found):
-    return [line.claim for line in design_rule.lines(found)]
+def _rules(found) -> list[Claim]:
+    return [line.claim for line in design_rule.lines(found) if line.claim]
 
 
 def test_a_gap_that_is_none_allows_no_law():
