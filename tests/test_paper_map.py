@@ -22,6 +22,8 @@ HOMES = {
     "experiments/agreement.py": ["Table 2"],
     "experiments/convergence.py": ["Table 6", "Figure 7"],
     "experiments/language_modeling.py": ["Table 4"],
+    "experiments/scaling_law.py": ["Figure 6"],
+    "experiments/sharpening.py": ["Table 5"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten
 
