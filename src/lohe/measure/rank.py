@@ -1,0 +1,45 @@
+"""How many directions a matrix uses, and what is left of it with fewer.
+
+Ranks are functions of singular values, `torch.linalg.svdvals(matrix)`. Rows and columns of zeros
+add none but 0, and change nothing: matrices of several sizes fit in one batch.
+"""
+
+import torch
+from jaxtyping import Float, Int
+from torch import Tensor
+
+
+def effective_rank(singular_values: Float[Tensor, "*batch k"]) -> Float[Tensor, "*batch"]:
+    """exp(-Σ p_k ln p_k), p_k = σ_k / Σ σ: the effective rank of Roy and Vetterli (2007).
+
+    r for r equal singular values, less where a few dominate, never more than the rank.
+
+    >>> effective_rank(torch.tensor([2.0, 2.0, 2.0, 0.0]))
+    tensor(3.0000)
+    """
+    p = singular_values / singular_values.sum(dim=-1, keepdim=True)
+    return torch.special.entr(p).sum(dim=-1).exp()
+
+
+def rank(
+    singular_values: Float[Tensor, "*batch k"], tolerance: float = 1e-10
+) -> Int[Tensor, "*batch"]:
+    """How many singular values exceed `tolerance` times the largest; meant for float64.
+
+    >>> rank(torch.tensor([2.0, 1.0, 1e-15]))
+    tensor(2)
+    """
+    return (singular_values > tolerance * singular_values.amax(dim=-1, keepdim=True)).sum(dim=-1)
+
+
+def truncate(matrix: Float[Tensor, "*batch i j"], rank: int) -> Float[Tensor, "*batch i j"]:
+    """The nearest matrix of this rank, Σ_{k <= r} σ_k u_k v_kᵀ (Eckart and Young).
+
+    Computed as A V Vᵀ with V the leading eigenvectors of AᵀA, in float64: a GPU solves symmetric
+    eigenproblems of this size in batches, singular value problems one by one.
+    """
+    if rank < 1:
+        raise ValueError(f"A matrix is truncated to a rank of 1 at least, got {rank}.")
+    a = matrix.double()
+    v = torch.linalg.eigh(a.mT @ a).eigenvectors[..., -rank:]  # eigenvalues ascend
+    return (a @ v @ v.mT).to(matrix.dtype)
