@@ -19,6 +19,8 @@ HOMES = {
     "attention/oscillator.py": ["Figure 1"],
     "cost.py": ["Table 7", "Table 10", "Table 11"],
     "experiments/agreement.py": ["Table 2"],
+    "experiments/bottleneck.py": ["Figure 10"],
+    "experiments/flatness.py": ["Figure 9"],
     "experiments/language_modeling.py": ["Table 4"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten
