@@ -3,7 +3,8 @@
 The paper measures on TinyStories; here WikiText-2 comes first, since it is there in full.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from math import isfinite
 from typing import TypeVar
 
@@ -74,6 +75,17 @@ def batches(
     end = len(split) if chunks is None else min(chunks, len(split))
     for n in range(0, end, size):
         yield split.take(slice(n, min(n + size, end))).to(device)
+
+
+def on_cores(function: Callable[[Tensor], Tensor], matrices: Tensor) -> Tensor:
+    """function(matrices), the batch split among the cores.
+
+    For decompositions: of matrices larger than 32 torch 2.11 decomposes one after the other also on
+    a GPU, and there each takes longer than by LAPACK.
+    """
+    parts = matrices.cpu().chunk(torch.get_num_threads())
+    with ThreadPoolExecutor(len(parts)) as pool:
+        return torch.cat(list(pool.map(function, parts)))
 
 
 def is_word(tokens: Tensor) -> Tensor:

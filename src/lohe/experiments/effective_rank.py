@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 from lohe.attention import OscillatorAttention
 from lohe.experiments import cohort
-from lohe.experiments.cohort import DIMENSIONS, batches, is_word
+from lohe.experiments.cohort import DIMENSIONS, batches, is_word, on_cores
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Findings
 from lohe.experiments.setting import Setting
@@ -46,8 +46,7 @@ class EffectiveRank:
             tokens = part.inputs["tokens"]
             words += int(is_word(tokens).sum())
             for name, found in matrices(model, tokens).items():
-                # one matrix after the other on any device, and sooner by LAPACK
-                spectra.setdefault(name, []).append(torch.linalg.svdvals(found.cpu()))
+                spectra.setdefault(name, []).append(on_cores(torch.linalg.svdvals, found))
         whole = {name: torch.cat(parts) for name, parts in spectra.items()}
         return Findings(_summary(whole, words), _by_head(whole))
 

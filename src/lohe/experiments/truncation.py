@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lohe.attention.projections import merge_heads, split_heads
 from lohe.experiments import cohort
-from lohe.experiments.cohort import batches
+from lohe.experiments.cohort import batches, on_cores
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Findings
 from lohe.experiments.setting import Setting
@@ -32,7 +32,8 @@ class Truncation:
     The nearest matrix of that rank, negative entries clamped to 0, rows normalised. Two versions:
 
     as_published   that is all: words to come get weight, so this is no language model (D16)
-    causal         the causal mask is applied again before normalising, which raises the rank
+    causal         the causal mask is applied again before normalising, which raises the rank; the
+                   nearest matrix still depends on the rows of words to come
 
     and `whole`, the model as it was trained. Matrices are those of whole chunks, padding included,
     as published; a row that loses all its weight becomes uniform. `chunks` None is the whole
@@ -63,7 +64,8 @@ class Truncation:
 
 def cut(weights: Attention, rank: int, causal: bool) -> Attention:
     """Attention of lower rank: clamped and normalised, and masked as before or not at all."""
-    return reference.attention(truncate(weights, rank), allowed=past(weights) if causal else None)
+    lower = on_cores(partial(truncate, rank=rank), weights).to(weights.device)
+    return reference.attention(lower, allowed=past(weights) if causal else None)
 
 
 def past(weights: Attention) -> Bool[Tensor, "i j"]:

@@ -33,13 +33,9 @@ def rank(
 
 
 def truncate(matrix: Float[Tensor, "*batch i j"], rank: int) -> Float[Tensor, "*batch i j"]:
-    """The nearest matrix of this rank, Σ_{k <= r} σ_k u_k v_kᵀ (Eckart and Young).
-
-    Computed as A V Vᵀ with V the leading eigenvectors of AᵀA, in float64: a GPU solves symmetric
-    eigenproblems of this size in batches, singular value problems one by one.
-    """
+    """The nearest matrix of this rank, Σ_{k <= r} σ_k u_k v_kᵀ (Eckart and Young), in float64."""
     if rank < 1:
         raise ValueError(f"A matrix is truncated to a rank of 1 at least, got {rank}.")
-    a = matrix.double()
-    v = torch.linalg.eigh(a.mT @ a).eigenvectors[..., -rank:]  # eigenvalues ascend
-    return (a @ v @ v.mT).to(matrix.dtype)
+    u, s, vh = torch.linalg.svd(matrix.double(), full_matrices=False)
+    nearest = (u[..., :rank] * s[..., None, :rank]) @ vh[..., :rank, :]
+    return nearest.to(matrix.dtype)
