@@ -46,8 +46,8 @@ def table_of_ranks(evidence: Evidence) -> Table:
         of_corpus = _rank_rows(evidence, corpus) + _truncated_rows(evidence, corpus)
         rows += [(title, "", "", ""), *of_corpus] if of_corpus else []
     notes = [
-        "S = 1 + Z Rᵀ before mask and clamp, mean ± standard deviation over chunks, layers and "
-        "heads of one model; in brackets the largest rank.",
+        "S = 1 + Z Rᵀ before mask and clamp, with p its power, mean ± standard deviation over "
+        "chunks, layers and heads of one model; in brackets the largest rank.",
         "Perplexity: mean ± standard deviation over seeds; of a truncated model with the causal "
         "mask applied again, and in brackets without it, as published.",
     ]

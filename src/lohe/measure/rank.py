@@ -14,8 +14,8 @@ def effective_rank(singular_values: Float[Tensor, "*batch k"]) -> Float[Tensor, 
 
     r for r equal singular values, less where a few dominate, never more than the rank.
 
-    >>> effective_rank(torch.tensor([2.0, 2.0, 2.0, 0.0]))
-    tensor(3.0000)
+    >>> round(effective_rank(torch.tensor([2.0, 2.0, 2.0, 0.0])).item(), 4)
+    3.0
     """
     p = singular_values / singular_values.sum(dim=-1, keepdim=True)
     return torch.special.entr(p).sum(dim=-1).exp()
