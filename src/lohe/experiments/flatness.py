@@ -176,7 +176,7 @@ def figure_9(evidence: Evidence) -> Figure:
     groups = _boxes(evidence)
     shades = {"paper": None, "ours": ORANGE, "as published": BLUE, "as defined": SKY}
     distributions.boxes(axes[2], groups, [shades[name.split("\n")[1]] for name in groups])
-    lowest = min(60.0, *(min(x, default=60.0) - 2 for x in groups.values()))
+    lowest = min(60.0, *(min(x, default=100.0) - 2 for x in groups.values()))
     axes[2].set(title="Agreement, hard sentences", ylabel="accuracy of a seed (%)")
     axes[2].set_ylim(lowest, 100)
     axes[2].tick_params(axis="x", labelsize=8)
