@@ -21,6 +21,8 @@ HOMES = {
     "experiments/keyword_spotting.py": ["Table 1", "Figure 3"],
     "experiments/agreement.py": ["Table 2"],
     "experiments/convergence.py": ["Table 6", "Figure 7"],
+    "experiments/bottleneck.py": ["Figure 10"],
+    "experiments/flatness.py": ["Figure 9"],
     "experiments/language_modeling.py": ["Table 4"],
     "experiments/scaling_law.py": ["Figure 6"],
     "experiments/sharpening.py": ["Table 5"],
