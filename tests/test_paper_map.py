@@ -26,6 +26,9 @@ HOMES = {
     "experiments/language_modeling.py": ["Table 4"],
     "experiments/scaling_law.py": ["Figure 6"],
     "experiments/sharpening.py": ["Table 5"],
+    "experiments/antipodal.py": ["Figure 2"],
+    "experiments/illustration.py": ["Figure 5"],
+    "experiments/robustness.py": ["Table 9", "Figure 8"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten
 
