@@ -1,0 +1,48 @@
+"""Distributions as violins, from histograms: drawing primitives, arrays in, axes out."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from jaxtyping import Float, Integer
+from matplotlib.axes import Axes
+
+from lohe.viz.style import BLACK
+
+HALF_WIDTH = 0.4
+
+
+def smoothed(
+    counts: Integer[np.ndarray, " bins"] | Float[np.ndarray, " bins"], width: float = 1.5
+) -> Float[np.ndarray, " bins"]:
+    """Counts under a Gaussian of this many bins; what would leak over an end is reflected there.
+
+    >>> smoothed(np.array([0, 0, 8, 0, 0])).sum().round(9)
+    8.0
+    """
+    n = len(counts)
+    reach = np.arange(n)
+    images = np.stack([reach, -1 - reach, 2 * n - 1 - reach])  # (3, bins)
+    kernel = np.exp(-0.5 * ((reach[:, None, None] - images) / width) ** 2).sum(axis=1)
+    return (kernel / kernel.sum(axis=0)) @ counts
+
+
+def violin(
+    ax: Axes,
+    at: float,
+    counts: Integer[np.ndarray, " bins"] | Float[np.ndarray, " bins"],
+    mean: float,
+    color: str,
+) -> None:
+    """A histogram over [0, 1] as a mirrored density around x = `at`; a white dot is its mean."""
+    density = smoothed(counts)
+    half = HALF_WIDTH * density / max(density.max(), 1e-12)
+    centres = (np.arange(len(counts)) + 0.5) / len(counts)
+    ax.fill_betweenx(centres, at - half, at + half, color=color, alpha=0.55, lw=0)
+    ax.plot(at, mean, "o", ms=7, mfc="white", mec=BLACK, zorder=4)
+
+
+def bracket(ax: Axes, left: float, right: float, ends: Sequence[float], text: str) -> None:
+    """A bracket above both violins, with the difference of their means."""
+    top = min(0.93, max(ends) + 0.45)
+    ax.plot([left, left, right, right], [top - 0.02, top, top, top - 0.02], color=BLACK, lw=1)
+    ax.annotate(text, ((left + right) / 2, top + 0.01), ha="center", va="bottom")
