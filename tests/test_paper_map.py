@@ -19,6 +19,8 @@ HOMES = {
     "attention/oscillator.py": ["Figure 1"],
     "cost.py": ["Table 7", "Table 10", "Table 11"],
     "experiments/agreement.py": ["Table 2"],
+    "experiments/agreement_attention.py": ["Table 3", "Figure 4"],
+    "experiments/agreement_widths.py": ["Table 8"],
     "experiments/language_modeling.py": ["Table 4"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten

@@ -213,10 +213,10 @@ def figure_4(evidence: Evidence) -> Figure:
         at = [fmean(means(records, f"test.{target}")) for target in TARGETS]
         for x, (target, middle) in enumerate(zip(TARGETS, at, strict=True)):
             violins.violin(ax, x, _pooled(records, f"test.{target}"), middle, rates.color(name))
-        violins.bracket(ax, 0, 1, at, f"{at[0] - at[1]:+.2f}")
+        violins.bracket(ax, 0, 1, f"{at[0] - at[1]:+.2f}")
         ax.set_xticks([0, 1], ["to the subject", "to the distractor"])
         ax.set_title(f"{name}\n{len(records)} seeds")
-    axes[0, 0].set(ylabel="attention of the verb", ylim=(0, 1))
+    axes[0, 0].set(ylabel="attention of the verb")
     if not found:
         axes[0, 0].set_title(NO_RECORDS)
     return figure

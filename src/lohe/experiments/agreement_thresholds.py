@@ -33,7 +33,7 @@ def fisher_by_threshold(
     >>> fisher_by_threshold([97.0] * 47 + [80.0] * 3, [97.0] * 38 + [80.0] * 12, np.array([85.0]))
     array([0.02251767])
     """
-    k = [(below(oscillator, t), below(softmax, t)) for t in thresholds]
+    k = [(below(oscillator, t), below(softmax, t)) for t in thresholds.tolist()]
     p = {pair: fisher(pair[0], len(oscillator), pair[1], len(softmax)) for pair in set(k)}
     return np.array([p[pair] for pair in k])
 
@@ -50,7 +50,7 @@ def notes(ours: Mapping[str, Cohort]) -> list[str]:
 
 def _significant(oscillator: Cohort, softmax: Cohort, metric: str) -> tuple[int, int]:
     p = fisher_by_threshold(getattr(oscillator, metric), getattr(softmax, metric))
-    return sum(map(significant, p)), len(p)
+    return sum(map(significant, p.tolist())), len(p)
 
 
 def _pairs(ours: Mapping[str, Cohort]) -> Iterator[tuple[str, Cohort, Cohort]]:
@@ -75,7 +75,7 @@ def figure(ours: Mapping[str, Cohort]) -> Figure:
     for (top, bottom), metric in zip(axes.T, METRICS, strict=True):
         for name, group in shown.items():
             values = getattr(group, metric)
-            share = np.array([100 * below(values, t) / len(values) for t in THRESHOLDS])
+            share = np.array([100 * below(values, t) / len(values) for t in THRESHOLDS.tolist()])
             rates.by_threshold(top, THRESHOLDS, share, name, f"{name}, {len(values)} seeds")
         for name, *both in _pairs(ours):
             p = fisher_by_threshold(*(getattr(group, metric) for group in both))
@@ -84,7 +84,7 @@ def figure(ours: Mapping[str, Cohort]) -> Figure:
         rates.mark(bottom, FAILS_BELOW)
         rates.significance(bottom, rules()["levels"]["claim"])
         top.set(title=f"{metric} accuracy", ylim=(0, None))
-        bottom.set(xlabel="a seed fails below this accuracy, %")
+        bottom.set(xlabel="a seed fails below this accuracy, %", xticks=range(75, 96, 5))
     axes[0, 0].set_ylabel("failed seeds, %")
     axes[1, 0].set_ylabel("Fisher's p against softmax")
     figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=2)

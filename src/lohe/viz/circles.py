@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import numpy as np
 from jaxtyping import Bool, Float
 from matplotlib.axes import Axes
+from matplotlib.ticker import MaxNLocator
 
 from lohe.viz.style import GREY, RED
 
@@ -28,6 +29,8 @@ def angles(
     ax.plot(at.ravel(), _degrees(trained), ".", color=color, ms=6, label="trained")
     ax.plot([], [], "s", color=RED, alpha=0.2, label="not uniform by Rayleigh's test")
     ax.set(ylabel="angle of the anchor, °", ylim=(-180, 180), yticks=range(-180, 181, 90))
+    ax.set_xlim(min(seeds) - 1, max(seeds) + 1)
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def _degrees(radians: Float[np.ndarray, "seeds anchors"]) -> Float[np.ndarray, " all"]:

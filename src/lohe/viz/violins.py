@@ -1,7 +1,5 @@
 """Distributions as violins, from histograms: drawing primitives, arrays in, axes out."""
 
-from collections.abc import Sequence
-
 import numpy as np
 from jaxtyping import Float, Integer
 from matplotlib.axes import Axes
@@ -41,8 +39,9 @@ def violin(
     ax.plot(at, mean, "o", ms=7, mfc="white", mec=BLACK, zorder=4)
 
 
-def bracket(ax: Axes, left: float, right: float, ends: Sequence[float], text: str) -> None:
-    """A bracket above both violins, with the difference of their means."""
-    top = min(0.93, max(ends) + 0.45)
+def bracket(ax: Axes, left: float, right: float, text: str) -> None:
+    """A bracket above two violins over [0, 1], with what is between their means."""
+    top = 1.06
     ax.plot([left, left, right, right], [top - 0.02, top, top, top - 0.02], color=BLACK, lw=1)
     ax.annotate(text, ((left + right) / 2, top + 0.01), ha="center", va="bottom")
+    ax.set(ylim=(-0.02, 1.17), yticks=np.linspace(0, 1, 6))
