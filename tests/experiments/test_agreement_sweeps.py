@@ -148,7 +148,14 @@ def test_failures_persist_if_the_lower_bound_of_their_rate_says_so(short, long, 
     assert (judged.line.ours, judged.claim) == (f"{short}/50, {long}/50", verdict)
 
 
-@pytest.mark.parametrize(("lower_by", "verdict"), [(0.0, "holds"), (0.6, "does not hold")])
+@pytest.mark.parametrize(
+    ("lower_by", "verdict"),
+    [
+        (0.0, "holds"),
+        (0.3, "does not hold"),  # 97.6 %, but too far apart
+        (0.6, "does not hold"),  # 97.3 %
+    ],
+)
 def test_both_reach_98_percent_in_the_published_standard_runs(lower_by, verdict):
     theirs = published("sva_standard")["overall"]
     records = [

@@ -159,7 +159,7 @@ def figure_of_sweep(evidence: Evidence) -> Figure:
                 at = np.array([at for at, _ in kept]) + 0.15 * (n - 1)
                 rates.points(ax, at, shares, low, high, name, f"{name}, {len(kept[0][1])} seeds")
         ax.set_xticks(range(len(RATES)), [f"{lr:g}" for lr in RATES])
-        ax.set(xlabel="learning rate", title=f"{epochs} epochs", ylim=(-2, None))
+        ax.set(xlabel="learning rate", title=f"{epochs} epochs", xlim=(-0.5, 2.5), ylim=(-2, None))
     theirs = 100 * published("sva_sweep")["weak_cell_at_40_epochs"] / published("sva_sweep")["runs"]
     nothing = np.array([theirs])
     rates.points(axes[1], np.array([0.3]), nothing, nothing, nothing, PAPER, f"{PAPER}, 5 seeds")
