@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -185,8 +186,8 @@ def test_a_damaged_file_is_named_and_the_rest_shown(tmp_path, command):
 
 def test_stopped_by_hand_it_says_so_and_goes_on_later(trained, tmp_path, monkeypatch):
     """Ctrl-C in the middle of the second pack of two."""
-    two = dict(list(agreement.MECHANISMS.items())[:2])
-    monkeypatch.setattr(agreement, "MECHANISMS", two)
+    two = smoke_runs(0, 1)[:4]
+    monkeypatch.setitem(PAPER, "table2", replace(PAPER["table2"], runs=lambda setting: two))
     command = ["run", "table2", "--scale", "smoke", "--seeds", "0-1", "--store", tmp_path]
     epochs = 0
 
@@ -207,7 +208,7 @@ def test_stopped_by_hand_it_says_so_and_goes_on_later(trained, tmp_path, monkeyp
     assert "Stopped. The same command continues from the last epoch." in result.stderr
     assert len(list(tmp_path.glob("*.json"))) == 1
     assert lohe(*command).exit_code == 0
-    for run in smoke_runs(0, 1):
+    for run in two:
         ours, undisturbed = (Store(s).load(run.recipe())[run.seed] for s in (tmp_path, trained[0]))
         assert (ours.result, ours.curve) == (undisturbed.result, undisturbed.curve)
 

@@ -229,6 +229,8 @@ def test_failed_softmax_seeds_are_kept_apart():
     judged = find(lines, "softmax, wrong, gap of seeds that failed")
     assert judged.line.ours == "-0.15 ± 0.07"
     assert "negative in 2 of our 2" in judged.note
+    low = find(attention.lines_4(seeds(softmax=good + failed)), "softmax, seeds below 80 % hard")
+    assert (low.line.paper, low.line.ours) == ("1/5", "2/4")
 
 
 @pytest.mark.parametrize(("invariant", "verdict"), [(32, "holds"), (31, "does not hold")])

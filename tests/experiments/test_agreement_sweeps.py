@@ -77,6 +77,7 @@ def test_on_overall_accuracy_the_published_ranking_reverses():  # D21
             assert judged.line.ours == judged.line.paper == f"{shown} pp"
             assert "no number of our seeds decides" in judged.note  # theirs are five
     assert find(lines, "runs with 87 to 91 % hard accuracy").line.ours == "0 of 50"
+    assert find(lines, "d_ff = 72, lowest softmax seed, hard %").line.paper == "73.2"
 
 
 def test_five_published_seeds_a_width_do_not_show_the_oscillator_ahead():

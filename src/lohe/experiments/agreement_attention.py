@@ -12,6 +12,7 @@ from lohe.experiments.agreement_cohort import (
     OSCILLATORS,
     SOFTMAX,
     as_printed,
+    below,
     kind,
     line,
     mean,
@@ -27,10 +28,19 @@ from lohe.experiments.item import Figure, Item
 from lohe.experiments.records import Record
 from lohe.experiments.reported import published
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin, of_sample
+from lohe.experiments.verdicts import (
+    Agreement,
+    Claim,
+    Line,
+    counts,
+    exactly,
+    margin,
+    of_sample,
+)
 
 Records = Mapping[str, list[Record]]
 TARGETS = ("to_subject", "to_distractor")
+UNCONVERGED = 80.0  # hard accuracy in percent, Figure 4's caption
 
 
 def table_3(evidence: Evidence) -> Table:
@@ -75,12 +85,12 @@ def _count_line(what: str, key: str, found: Records) -> Line:
     """Sentences that were looked at: the published number, to the unit."""
     names = {"hard_sentences": [f"{side}.sentences" for side in SIDES]}
     columns = names.get(key, ["test.sentences"])
-    counts = {sum(r.result[c] for c in columns) for records in found.values() for r in records}
+    seen = {sum(r.result[c] for c in columns) for records in found.values() for r in records}
     theirs = published("table3")[key]
-    if not counts:
+    if not seen:
         return Line(what, f"{theirs:,}", "", NO_RECORDS)
-    value = Agreement(exactly(max(counts, key=lambda n: abs(n - theirs)) - theirs), margin("exact"))
-    return Line(what, f"{theirs:,}", ", ".join(f"{n:,.0f}" for n in sorted(counts)), value)
+    value = Agreement(exactly(max(seen, key=lambda n: abs(n - theirs)) - theirs), margin("exact"))
+    return Line(what, f"{theirs:,}", ", ".join(f"{n:,.0f}" for n in sorted(seen)), value)
 
 
 def _cell_lines(name: str, side: str, found: Records) -> list[Line]:
@@ -231,7 +241,10 @@ def _pooled(records: Sequence[Record], name: str) -> np.ndarray:
 def lines_4(evidence: Evidence) -> list[Line]:
     """What the caption of Figure 4 says in numbers, and what it says in words."""
     found = measured(evidence)
-    lines = [_count_line("test sentences with a distractor", "test_sentences", found)]
+    lines = [
+        _count_line("test sentences with a distractor", "test_sentences", found),
+        _failed_line([hard_accuracy(record) for record in found[SOFTMAX]]),
+    ]
     for name, records in found.items():
         mechanism, reading = kind(name)
         gaps = [r.result["test.to_subject"] - r.result["test.to_distractor"] for r in records]
@@ -255,6 +268,18 @@ def lines_4(evidence: Evidence) -> list[Line]:
             ),
         ]
     return lines
+
+
+def _failed_line(hard: Sequence[float]) -> Line:
+    """The softmax run that the caption calls unconverged."""
+    theirs = published("table3")["hard"]["softmax"]
+    low, low_paper = below(hard, UNCONVERGED), below(theirs, UNCONVERGED)
+    return Line(
+        f"softmax, seeds below {UNCONVERGED:.0f} % hard",
+        f"{low_paper}/{len(theirs)}",
+        f"{low}/{len(hard)}" if hard else "",
+        counts(low, len(hard), low_paper, len(theirs)) if hard else NO_RECORDS,
+    )
 
 
 def _widths(between: Sequence[float], within: Sequence[float]) -> str:

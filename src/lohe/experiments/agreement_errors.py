@@ -2,8 +2,6 @@
 
 from collections.abc import Sequence
 
-from scipy import stats
-
 from lohe.experiments.agreement_cohort import (
     NO_RECORDS,
     OSCILLATORS,
@@ -143,6 +141,8 @@ def _logits_line(name: str, records: Sequence[Record]) -> Line:
 
 def _close_line(records: Sequence[Record]) -> Line:
     """Of the softmax errors that keep their gap, those with a small logit."""
+    from scipy import stats
+
     kept, close = (count(records, f"wrong.{what}") for what in ("kept", "kept_close"))
     theirs = published("table3")["softmax_good_runs"]
     claim = undecided("sva-close-calls")

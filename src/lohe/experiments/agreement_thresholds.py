@@ -30,8 +30,9 @@ def fisher_by_threshold(
 ) -> Float[np.ndarray, " thresholds"]:
     """Fisher's p of the seeds below each threshold.
 
-    >>> fisher_by_threshold([97.0] * 47 + [80.0] * 3, [97.0] * 38 + [80.0] * 12, np.array([85.0]))
-    array([0.02251767])
+    >>> some, more = [97.0] * 47 + [80.0] * 3, [97.0] * 38 + [80.0] * 12
+    >>> fisher_by_threshold(some, more, np.array([75.0, 85.0])).round(3).tolist()
+    [1.0, 0.023]
     """
     k = [(below(oscillator, t), below(softmax, t)) for t in thresholds.tolist()]
     p = {pair: fisher(pair[0], len(oscillator), pair[1], len(softmax)) for pair in set(k)}
