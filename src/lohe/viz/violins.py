@@ -15,7 +15,7 @@ def smoothed(
     """Counts under a Gaussian of this many bins; what would leak over an end is reflected there.
 
     >>> smoothed(np.array([0, 0, 8, 0, 0])).round(1).tolist()
-    [1.2, 1.7, 2.1, 1.7, 1.2]
+    [1.2, 1.8, 2.1, 1.8, 1.2]
     """
     n = len(counts)
     reach = np.arange(n)
