@@ -18,10 +18,19 @@ HOMES = {
     "theory.py": ["Theorem 3", "Proposition 4", "Proposition 5", "Eq. 10"],
     "attention/oscillator.py": ["Figure 1"],
     "cost.py": ["Table 7", "Table 10", "Table 11"],
+    "experiments/keyword_spotting.py": ["Table 1", "Figure 3"],
     "experiments/agreement.py": ["Table 2"],
     "experiments/agreement_attention.py": ["Table 3", "Figure 4"],
     "experiments/agreement_widths.py": ["Table 8"],
+    "experiments/convergence.py": ["Table 6", "Figure 7"],
+    "experiments/bottleneck.py": ["Figure 10"],
+    "experiments/flatness.py": ["Figure 9"],
     "experiments/language_modeling.py": ["Table 4"],
+    "experiments/scaling_law.py": ["Figure 6"],
+    "experiments/sharpening.py": ["Table 5"],
+    "experiments/antipodal.py": ["Figure 2"],
+    "experiments/illustration.py": ["Figure 5"],
+    "experiments/robustness.py": ["Table 9", "Figure 8"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten
 

@@ -58,8 +58,8 @@ COMPACT = Corpora(
 )
 GENERATED = Corpora(
     "generated",
-    GeneratedText(),
-    GeneratedText(tokens=128, layout="stories"),
+    GeneratedText(examples=24),
+    GeneratedText(tokens=128, layout="stories", examples=24),
     {"ten whistles": GeneratedClips()},
 )
 CORPORA = {corpora.name: corpora for corpora in (PAPERS, COMPACT)}
