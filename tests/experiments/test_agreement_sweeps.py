@@ -158,7 +158,7 @@ def test_failures_persist_if_the_lower_bound_of_their_rate_says_so(short, long, 
     ],
 )
 def test_both_reach_98_percent_in_the_published_standard_runs(lower_by, verdict):
-    theirs = published("sva_standard")["overall"]
+    theirs = published("claim-sva-standard")["overall"]
     records = [
         record
         for name, mechanism in NAMES.items()

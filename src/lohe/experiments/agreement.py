@@ -20,6 +20,7 @@ from lohe.experiments.agreement_cohort import (
     MECHANISMS,
     NO_RECORDS,
     READINGS,
+    SEEDS,
     SOFTMAX,
     Cohort,
     accuracies,
@@ -56,6 +57,7 @@ __all__ = [
     "FAILS_BELOW",
     "ITEMS",
     "MECHANISMS",
+    "SEEDS",
     "accuracies",
     "by_mechanism",
 ]

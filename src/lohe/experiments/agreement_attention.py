@@ -222,7 +222,7 @@ def figure_4(evidence: Evidence) -> Figure:
     for ax, (name, records) in zip(axes[0], found.items(), strict=False):
         at = [fmean(means(records, f"test.{target}")) for target in TARGETS]
         for x, (target, middle) in enumerate(zip(TARGETS, at, strict=True)):
-            violins.violin(ax, x, _pooled(records, f"test.{target}"), middle, rates.color(name))
+            violins.with_mean(ax, x, _pooled(records, f"test.{target}"), middle, rates.color(name))
         violins.bracket(ax, 0, 1, f"{at[0] - at[1]:+.2f}")
         ax.set_xticks([0, 1], ["to the subject", "to the distractor"])
         ax.set_title(f"{name}\n{len(records)} seeds")

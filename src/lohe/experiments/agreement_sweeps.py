@@ -89,7 +89,7 @@ def table_of_sweep(evidence: Evidence) -> Table:
 
 def lines_of_sweep(evidence: Evidence) -> list[Line]:
     """What the text says of the sweep: one weak cell that goes away, one that does not."""
-    cells, theirs = _cells(evidence), published("sva_sweep")
+    cells, theirs = _cells(evidence), published("claim-sva-sweep")
     found = []
     for name in OSCILLATORS:
         mine = cells[WEAK, 40][name]
@@ -160,7 +160,11 @@ def figure_of_sweep(evidence: Evidence) -> Figure:
                 rates.points(ax, at, shares, low, high, name, f"{name}, {len(kept[0][1])} seeds")
         ax.set_xticks(range(len(RATES)), [f"{lr:g}" for lr in RATES])
         ax.set(xlabel="learning rate", title=f"{epochs} epochs", xlim=(-0.5, 2.5), ylim=(-2, None))
-    theirs = 100 * published("sva_sweep")["weak_cell_at_40_epochs"] / published("sva_sweep")["runs"]
+    theirs = (
+        100
+        * published("claim-sva-sweep")["weak_cell_at_40_epochs"]
+        / published("claim-sva-sweep")["runs"]
+    )
     nothing = np.array([theirs])
     rates.points(axes[1], np.array([0.3]), nothing, nothing, nothing, PAPER, f"{PAPER}, 5 seeds")
     axes[0].set_ylabel("failed seeds, %, with 95 % interval")
@@ -176,7 +180,7 @@ def standard_runs(setting: Setting) -> list[Run]:
 
 def table_of_standard(evidence: Evidence) -> Table:
     """Accuracy at 64/2/2/256."""
-    theirs = published("sva_standard")
+    theirs = published("claim-sva-standard")
     groups = {
         f"{m} (paper)": Cohort(theirs["overall"][m], theirs["hard"][m])
         for m in (SOFTMAX, "oscillator")
@@ -200,7 +204,7 @@ def lines_of_standard(evidence: Evidence) -> list[Line]:
     """Both mechanisms at 98 %."""
     ours, theirs = (
         variant_cohorts(evidence, standard, STANDARD_SEEDS),
-        published("sva_standard")["overall"],
+        published("claim-sva-standard")["overall"],
     )
     found = []
     for name, mine in ours.items():

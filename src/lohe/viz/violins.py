@@ -1,12 +1,11 @@
-"""Distributions as violins, from histograms: drawing primitives, arrays in, axes out."""
+"""Pairs of violins from histograms: drawing primitives, arrays in, axes out."""
 
 import numpy as np
 from jaxtyping import Float, Integer
 from matplotlib.axes import Axes
 
+from lohe.viz.distributions import violin
 from lohe.viz.style import BLACK
-
-HALF_WIDTH = 0.4
 
 
 def smoothed(
@@ -24,18 +23,15 @@ def smoothed(
     return (kernel / kernel.sum(axis=0)) @ counts
 
 
-def violin(
+def with_mean(
     ax: Axes,
     at: float,
     counts: Integer[np.ndarray, " bins"] | Float[np.ndarray, " bins"],
     mean: float,
     color: str,
 ) -> None:
-    """A histogram over [0, 1] as a mirrored density around x = `at`; a white dot is its mean."""
-    density = smoothed(counts)
-    half = HALF_WIDTH * density / max(density.max(), 1e-12)
-    centres = (np.arange(len(counts)) + 0.5) / len(counts)
-    ax.fill_betweenx(centres, at - half, at + half, color=color, alpha=0.55, lw=0)
+    """A histogram over [0, 1] as a violin at x = `at`; a white dot is its mean."""
+    violin(ax, at, smoothed(counts).tolist(), color=color)
     ax.plot(at, mean, "o", ms=7, mfc="white", mec=BLACK, zorder=4)
 
 
