@@ -7,7 +7,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from sva_records import evidence, find, measurement
+from sva_records import cohort, evidence, find, measurement
 
 import short_sva
 from lohe.experiments import agreement_anchors as anchors
@@ -197,6 +197,16 @@ def test_the_verb_attends_to_its_subject_only_if_it_does_with_both(softmax, osci
         as_defined=[result(gap=g + e) for g in oscillator for e in (-0.01, 0, 0.01)],
     )
     assert find(attention.lines_3(found), "oscillator, correct, gap", DEFINED).claim == verdict
+
+
+def test_models_that_are_not_the_recorded_runs_are_said_to_be_others():
+    same = 100 * 1120 / 1153
+    run = Setting().agreement(AS_PUBLISHED)
+    measured = [measurement(verbs.VerbAttention(run), seed, result(), CURVE) for seed in range(3)]
+    for hard, others in (([same, same, same], 0), ([same, 70.0, same], 1)):
+        said = " ".join(attention.table_3(evidence(measured + cohort(run, hard))).notes)
+        assert "Failed among these: 0/3 oscillator, as published." in said
+        assert (f"{others} of these models are other runs" in said) == (others > 0)
 
 
 def test_one_seed_with_a_negative_gap_breaks_the_claim_about_every_seed():

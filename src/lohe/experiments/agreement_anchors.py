@@ -108,7 +108,7 @@ def table_of_anchors(evidence: Evidence) -> Table:
     notes = [
         "Resultant: length of the mean direction of the nine anchors, 0 balanced, 1 all the same; "
         "nine uniform directions have 0.30 on average.",
-        "Anchors start uniform: that they are spread after training may be no more than that.",
+        "Anchors start uniform: a smaller resultant afterwards says that training spread them.",
     ]
     for name, records in measured(evidence).items():
         if records:

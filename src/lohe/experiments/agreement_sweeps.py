@@ -168,8 +168,9 @@ def figure_of_sweep(evidence: Evidence) -> Figure:
     nothing = np.array([theirs])
     rates.points(axes[1], np.array([0.3]), nothing, nothing, nothing, PAPER, f"{PAPER}, 5 seeds")
     axes[0].set_ylabel("failed seeds, %, with 95 % interval")
-    handles, labels = axes[1].get_legend_handles_labels()
-    figure.legend(handles, labels, loc="outside lower center", ncols=3)
+    legends = [ax.get_legend_handles_labels() for ax in axes]
+    named = {text: mark for legend in legends for mark, text in zip(*legend, strict=True)}
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=2)
     return figure
 
 
