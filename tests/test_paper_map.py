@@ -20,6 +20,8 @@ HOMES = {
     "cost.py": ["Table 7", "Table 10", "Table 11"],
     "experiments/keyword_spotting.py": ["Table 1", "Figure 3"],
     "experiments/agreement.py": ["Table 2"],
+    "experiments/agreement_attention.py": ["Table 3", "Figure 4"],
+    "experiments/agreement_widths.py": ["Table 8"],
     "experiments/convergence.py": ["Table 6", "Figure 7"],
     "experiments/bottleneck.py": ["Figure 10"],
     "experiments/flatness.py": ["Figure 9"],

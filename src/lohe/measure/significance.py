@@ -115,6 +115,18 @@ def mann_whitney(a: Sample, b: Sample) -> float:
     return float(stats.mannwhitneyu(a, b, alternative="two-sided").pvalue)
 
 
+def superiority(a: Sample, b: Sample) -> float:
+    """Share of pairs in which a's value is the higher one, ties half: what Mann-Whitney tests.
+
+    >>> superiority([1.0, 2.0], [0.0, 1.0])
+    0.875
+    """
+    from scipy import stats
+
+    u = stats.mannwhitneyu(a, b, alternative="two-sided").statistic
+    return float(u) / (len(a) * len(b))
+
+
 def fisher_power(rate_a: float, rate_b: float, runs: int, alpha: float = 0.05) -> float:
     """Probability that Fisher's test on `runs` a side finds these failure rates different.
 
