@@ -57,7 +57,7 @@ def missing(
     runs: Iterable[Run], store: Store, size: int, with_weights: Collection[Run] = ()
 ) -> list[Pack]:
     """What is still to be trained."""
-    found = []
+    found, with_weights = [], frozenset(with_weights)
     for pack in packs(runs, size):
         if seeds := _todo(pack, store, with_weights):
             found.append(Pack(pack.run, seeds))
@@ -95,6 +95,7 @@ def complete(
     """
     load = load or (lambda task: task.load(root))
     loaded: dict[Task, Data] = {}
+    with_weights = frozenset(with_weights)
     waiting = deque(packs(runs, size))
     while waiting:
         pack = waiting.popleft()
@@ -104,6 +105,7 @@ def complete(
                 todo = _todo(pack, store, with_weights)
                 if not todo:
                     store.checkpoint(recipe, pack.seeds).clear()  # killed just before it could
+                    store.drop_checkpoints(recipe, held=pack.seeds)
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
                 now = Pack(pack.run, todo)
