@@ -35,7 +35,8 @@ def test_records_of_a_recipe_come_in_order_of_seed():
 def test_a_measure_is_found_by_its_run_and_its_own_fields():
     measure = fakes.Size(fakes.run(1))
     found = evidence(measured(measure, 1, size=1.0), measured(measure, 0, size=0.0))
-    assert found.measured(measure).result == {"size": 1.0}
+    assert [found.measured(measure)] == found.measured_seeds(measure)[1:]
+    assert found.measured_seeds(measure)[1].result == {"size": 1.0}
     assert found.measured(fakes.Size(fakes.run(5))) is None
     assert found.measured(replace(measure, examples=11)) is None
     assert [r.seed for r in found.measured_seeds(measure)] == [0, 1]
@@ -44,7 +45,8 @@ def test_a_measure_is_found_by_its_run_and_its_own_fields():
 
 def test_mathematics_has_no_seed():
     found = evidence(measured(fakes.Tosses(), 0, heads=0.5))
-    assert found.measured(fakes.Tosses()).result == {"heads": 0.5}
+    assert [r.result for r in found.measured_seeds(fakes.Tosses())] == [{"heads": 0.5}]
+    assert [found.measured(fakes.Tosses())] == found.measured_seeds(fakes.Tosses())
     assert found.measured(fakes.Tosses(7)) is None
 
 

@@ -5,10 +5,10 @@ import signal
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-import fakes
 import pytest
-import short_sva
 
+import fakes
+import short_sva
 from lohe.experiments import measures
 from lohe.experiments.measures import (
     Bench,

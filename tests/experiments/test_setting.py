@@ -59,7 +59,8 @@ def test_smoke_needs_no_data_and_no_time():
     for run in runs:
         assert run.epochs == 2
         data = run.task.load(Path("/nowhere"))
-        assert run.examples(data) <= run.limit == 4 * run.batch
+        assert run.limit == 4 * run.batch
+        assert run.examples(data) <= 4 * run.batch
 
 
 def test_a_scale_decides_the_number_of_seeds():

@@ -129,12 +129,10 @@ def cleared(agreement: Agreement, n: int) -> bool:
     d = agreement.difference
     se = math.sqrt(d.se**2 - d.own + d.own * d.seeds / n)
     reach = stats.norm.ppf(0.95)
-    return abs(abs(d.value) - agreement.margin) >= reach * se
+    return bool(abs(abs(d.value) - agreement.margin) >= reach * se)
 
 
-@given(
-    st.floats(-3, 3), st.floats(0.05, 2), st.floats(0, 1), st.floats(0.1, 2), st.integers(2, 50)
-)
+@given(st.floats(-3, 3), st.floats(0.05, 2), st.floats(0, 1), st.floats(0.1, 2), st.integers(2, 50))
 def test_seeds_to_decide_are_the_fewest_that_do(value, own, others, bound, n):
     d = Estimate(value, math.hypot(own, others), None, n, own**2)
     agreement = Agreement(d, bound)

@@ -1,10 +1,10 @@
 """Trained parameters come back as they were, and are made again where they are missing."""
 
-import fakes
 import pytest
 import safetensors.torch
 import torch
 
+import fakes
 import short_sva
 from lohe.experiments import weights
 from lohe.experiments.runner import complete, missing
@@ -32,10 +32,16 @@ def train(store, seeds, with_weights=()) -> list[tuple[list[int], Trained]]:
     return kept
 
 
+def find(store, seed: int) -> weights.Weights:
+    found = weights.find(store, fakes.run(seed))
+    assert found is not None
+    return found
+
+
 def test_weights_come_back_equal(store):
     ((_, trained),) = train(store, [0, 1], [1])
     assert weights.find(store, fakes.run(0)) is None  # nobody asked for these
-    found = weights.find(store, fakes.run(1))
+    found = find(store, 1)
     expected = trained.weights(1)
     assert found.tensors.keys() == expected.keys()
     assert all(torch.equal(found.tensors[name], expected[name]) for name in expected)
@@ -53,7 +59,7 @@ def test_a_run_with_a_record_and_no_weights_is_trained_again_for_them(store):
     ((seeds, trained),) = train(store, [0, 1], [1])
     assert seeds == [1]
     assert {path: path.read_bytes() for path in store.root.glob("*.json")} == before
-    found = weights.find(store, fakes.run(1))
+    found = find(store, 1)
     assert all(torch.equal(found.tensors[k], v) for k, v in trained.weights(1).items())
     assert train(store, [0, 1], [1]) == []
     assert missing([fakes.run(0), fakes.run(1)], store, 10, [fakes.run(1)]) == []
@@ -67,7 +73,7 @@ def test_packaged_weights_are_found_and_are_float32(store, tmp_path, monkeypatch
     place = tmp_path / weights.path(store, fakes.run(0), 0).name
     safetensors.torch.save_file(tensors, place, metadata={"result": '{"valid.hard":97.0}'})
     assert missing([fakes.run(0)], store, 10, [fakes.run(0)]) == []
-    found = weights.find(store, fakes.run(0))
+    found = find(store, 0)
     assert found.result == {"valid.hard": 97.0}
     for name, x in trained.weights(0).items():
         assert found.tensors[name].dtype == torch.float32
@@ -75,7 +81,7 @@ def test_packaged_weights_are_found_and_are_float32(store, tmp_path, monkeypatch
     # the store's own come first
     train(store, [0])
     weights.keep(store, trained, [0])
-    assert weights.find(store, fakes.run(0)).result != {"valid.hard": 97.0}
+    assert find(store, 0).result != {"valid.hard": 97.0}
 
 
 def test_looking_for_weights_writes_nothing(tmp_path):

@@ -241,7 +241,7 @@ def _measured(measures: Iterable[Measure], evidence: Evidence) -> dict[Measure, 
 def _time_row(
     name: str, runs: Mapping[Run, Record], measures: Mapping[Measure, Record]
 ) -> tuple[str, ...]:
-    count = Counter(TASKS.get(type(run.task).__name__, "") for run in runs)
+    count = Counter(TASKS.get(type(run.task).__name__) for run in runs if run.limit is None)
     low, high = _authors_time({task: n for task, n in count.items() if task})
     training, measuring = (
         sum(record.wall_seconds for record in records.values()) for records in (runs, measures)

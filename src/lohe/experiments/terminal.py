@@ -24,6 +24,8 @@ from lohe.experiments.runner import Pack
 from lohe.experiments.tables import Table
 
 LINE_EVERY_S = 30.0  # of progress, where there is no terminal to draw a bar in
+NAME = 26  # characters of a name that is not to be broken where a table is narrow
+MANY = 7  # columns stand closer together
 COLOUR = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 
 
@@ -77,6 +79,7 @@ def bars() -> Iterator[Bars]:
 def show(table: Table) -> None:
     """A table and its notes on stdout."""
     console = Console(highlight=False, markup=False)
+    many = len(table.columns) >= MANY
     # no frame: Table 2 fits in 80 columns
     shown = RichTable(
         title=table.title,
@@ -84,10 +87,13 @@ def show(table: Table) -> None:
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 0, 0, 1),
+        padding=(0, 0, 0, int(not many)),
     )
+    short = max((len(row[0]) for row in table.rows), default=0) <= NAME
     for n, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if n else "left", overflow="fold")
+        side = "right" if n else "left"
+        name = column.replace(" ", "\n") if many else column
+        shown.add_column(name, justify=side, overflow="fold", no_wrap=not n and short)
     for row in table.rows:
         shown.add_row(*row)
     console.print(shown)
