@@ -12,9 +12,11 @@ import pytest
 from typer.testing import CliRunner
 
 from lohe import cli, run_cli
-from lohe.experiments import agreement
+from lohe.experiments import PAPER, agreement
 from lohe.experiments.checkpoints import Checkpoint
+from lohe.experiments.evidence import seeded
 from lohe.experiments.runner import complete, missing
+from lohe.experiments.setting import Setting
 from lohe.experiments.store import Store
 
 SRC = Path(cli.__file__).parents[1]
@@ -23,6 +25,11 @@ PACKS = 5  # mechanisms of Table 2, at smoke scale one pack each
 
 def lohe(*arguments: object):
     return CliRunner().invoke(cli.app, [str(a) for a in arguments], prog_name="lohe")
+
+
+def smoke_runs(*seeds: int):
+    """The runs of Table 2 at smoke scale."""
+    return seeded(agreement.runs(Setting("smoke")), seeds)
 
 
 def process(*arguments: object) -> subprocess.Popen:
@@ -53,7 +60,7 @@ def test_every_command_has_help_with_examples(command):
 def test_run_trains_records_and_prints_the_table(trained):
     store, result = trained
     assert result.exit_code == 0
-    assert missing(agreement.runs("smoke", [0, 1]), Store(store), 10) == []
+    assert missing(smoke_runs(0, 1), Store(store), 10) == []
     for name in agreement.MECHANISMS:
         assert re.search(rf"^{name} .* \d/2 ", result.stdout, re.MULTILINE)
     assert "softmax (paper)" in result.stdout
@@ -84,13 +91,13 @@ def test_a_dry_run_says_what_is_there_and_what_is_not(trained):
     assert first == "15 runs, 10 cached, 5 to train"
     assert len(rest) == PACKS
     assert re.fullmatch(r"  SVA, Softmax, seeds 4: 2 epochs, about \d+ s", rest[0])
-    assert sorted(Store(store).load(agreement.runs("smoke")[0].recipe())) == [0, 1]
+    assert sorted(Store(store).load(smoke_runs(0)[0].recipe())) == [0, 1]
 
 
 def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
     result = lohe("run", "table2", "--store", tmp_path / "new", "--dry-run")
     assert result.exit_code == 0
-    assert result.stdout.startswith("250 runs, 0 cached, 250 to train\n")
+    assert result.stdout.startswith("1000 runs, 0 cached, 1000 to train\n")
     assert "  SVA, Softmax, seeds 0-9: 20 epochs, time unknown\n" in result.stdout
     assert not (tmp_path / "new").exists()
 
@@ -98,7 +105,8 @@ def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (["run", "table9"], "'table9' is not an item here yet. There are: table2, table4."),
+        (["run", "table0"], "'table0' is no item of the paper. There are: table"),
+        (["run", "table2", "--corpus", "mine"], "--corpus takes auto, paper, compact; got 'mine'."),
         (["run", "table2", "--scale", "big"], "scale='big' is not known. Choose from smoke,"),
         (["run", "table2", "--seeds", "x"], "--seeds takes numbers and ranges, 0-4,7; got 'x'."),
         (["run", "table2", "--seeds", "4-2"], "--seeds takes numbers and ranges, 0-4,7; got"),
@@ -109,7 +117,7 @@ def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
         (["run", "table2", "--device", "cuda:x"], "--device takes cpu, cuda, cuda:N or auto; got"),
         (["run", "table2", "--device", "cuda:99"], "but torch sees"),
         (["run", "table2", "--pack", "0"], "Invalid value for '--pack'"),
-        (["show", "table9"], "'table9' is not an item here yet."),
+        (["show", "table0"], "'table0' is no item of the paper."),
         (["show", "table2", "--scale", "big"], "scale='big' is not known."),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
@@ -126,7 +134,7 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, arguments, message):
 
 def test_data_that_is_not_there_is_named(tmp_path):
     result = lohe(
-        "run", "table4", "--scale", "smoke", "--store", tmp_path / "store", "--data", tmp_path
+        "run", "table4", "--scale", "quick", "--store", tmp_path / "store", "--data", tmp_path
     )
     assert result.exit_code == 2
     assert "wikitext" in result.stderr.splitlines()[-1].lower() + result.stderr.lower()
@@ -157,8 +165,9 @@ def test_compare_prints_every_item(trained, tmp_path, which):
     store = trained[0] if which == "smoke records" else tmp_path / "empty"
     result = lohe("compare", "--store", store)
     assert result.exit_code == 0
-    assert re.findall(r"^Table \d", result.stdout, re.MULTILINE) == ["Table 2", "Table 4"]
-    assert result.stdout.count("None of ours yet at scale full") == 2
+    numbered = {name.removeprefix("table") for name in PAPER if re.fullmatch(r"table\d+", name)}
+    assert set(re.findall(r"^Table (\d+)", result.stdout, re.MULTILINE)) >= numbered
+    assert "None of ours yet at scale full: lohe run table2 --scale full." in result.stdout
     tables = [line for line in result.stdout.splitlines() if not line.startswith("- ")]
     assert max(len(line) for line in tables) <= 80
 
@@ -198,7 +207,7 @@ def test_stopped_by_hand_it_says_so_and_goes_on_later(trained, tmp_path, monkeyp
     assert "Stopped. The same command continues from the last epoch." in result.stderr
     assert len(list(tmp_path.glob("*.json"))) == 1
     assert lohe(*command).exit_code == 0
-    for run in agreement.runs("smoke", [0, 1]):
+    for run in smoke_runs(0, 1):
         ours, undisturbed = (Store(s).load(run.recipe())[run.seed] for s in (tmp_path, trained[0]))
         assert (ours.result, ours.curve) == (undisturbed.result, undisturbed.curve)
 
@@ -230,4 +239,4 @@ def test_two_commands_on_one_store_train_each_pack_once(tmp_path):
     assert [one.returncode for one in both] == [0, 0]
     trained = re.findall(r"training 2/2 (.*)", "".join(said))
     assert len(trained) == len(set(trained)) == PACKS
-    assert missing(agreement.runs("smoke", [3]), Store(tmp_path), 10) == []
+    assert missing(smoke_runs(3), Store(tmp_path), 10) == []

@@ -1,14 +1,20 @@
-"""Tables are functions of records, with or without any."""
+"""Tables, figures and verdicts are functions of records, with or without any."""
 
 import math
 
+import matplotlib.pyplot as plt
 import pytest
 
-from lohe.experiments import PAPER, agreement, item, language_modeling
-from lohe.experiments.recipes import at_scale
+from lohe.experiments import PAPER, item, language_modeling
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.recipes import SCALES
 from lohe.experiments.records import Record
-from lohe.experiments.reported import published
+from lohe.experiments.setting import Setting
 from lohe.experiments.tables import plus_minus, seed_ranges
+from lohe.experiments.verdicts import judge
+from lohe.viz.style import drawing
+
+SETTING = Setting()
 
 
 def record(run, **result: float) -> Record:
@@ -24,24 +30,10 @@ def record(run, **result: float) -> Record:
     )
 
 
-def as_published(scale: str = "full") -> list[Record]:
-    """The published values, as if they were our records."""
-    values = published("table2")["per_seed"]
-    theirs = {"softmax": values["softmax"], "oscillator, as published": values["oscillator"]}
-    found = []
-    for name, columns in theirs.items():
-        for seed, (overall, hard) in enumerate(
-            zip(columns["overall"], columns["hard"], strict=True)
-        ):
-            run = at_scale(agreement.agreement(agreement.MECHANISMS[name], seed), scale)
-            found.append(record(run, **{"valid.overall": overall, "valid.hard": hard}))
-    return found
-
-
-def perplexities(softmax: list[float], oscillator: list[float]) -> list[Record]:
-    return [
+def perplexities(softmax: list[float], oscillator: list[float]) -> Evidence:
+    found = [
         record(
-            language_modeling.wikitext2(mechanism, seed, "tokens"),
+            SETTING.wikitext2(mechanism, seed),
             **{"valid_published.perplexity": x, "valid_strict.perplexity": 2 * x},
         )
         for mechanism, values in zip(
@@ -49,6 +41,7 @@ def perplexities(softmax: list[float], oscillator: list[float]) -> list[Record]:
         )
         for seed, x in enumerate(values)
     ]
+    return Evidence(found, SETTING)
 
 
 def rows(table) -> dict[str, list[str]]:
@@ -56,45 +49,21 @@ def rows(table) -> dict[str, list[str]]:
 
 
 @pytest.mark.parametrize("name", PAPER)
-@pytest.mark.parametrize("scale", ["smoke", "quick", "full"])
-def test_without_records_a_table_says_how_to_make_them(name, scale):
-    table = item(name).table([], scale)
-    assert f"lohe run {name} --scale {scale}" in table.notes[-1] + table.notes[-2]
-    assert all(len(row) == len(table.columns) for row in table.rows)
+@pytest.mark.parametrize("scale", SCALES)
+def test_an_item_works_without_records(name, scale):
+    one, nothing = PAPER[name], Evidence([], Setting(scale))
+    judge(one.lines(nothing))
+    if one.table:
+        table = one.table(nothing)
+        assert all(len(row) == len(table.columns) for row in table.rows)
 
 
-def test_the_papers_own_records_give_the_papers_table():
-    table = agreement.table_2(reversed(as_published()))
-    shown = rows(table)
-    assert shown["softmax"] == ["91.04 ± 8.32", "90.77 ± 9.28", "95.49", "12/50", "13-38 %"]
-    assert shown["softmax"] == shown["softmax (paper)"]
-    assert shown["oscillator, as published"] == shown["oscillator (paper)"]
-    said = " ".join(table.notes)
-    assert said.count("is consistent with the published mean, difference +0.00 pp") == 2
-    assert "3/50 and 12/50 failures, Fisher p = 0.023" in said
-    assert "Mann-Whitney p = 0.00089" in said
-
-
-def test_one_record_has_no_spread_and_no_claims():
-    table = agreement.table_2(as_published()[:1])
-    overall, *_, failed, _ = rows(table)["softmax"]
-    assert "±" not in overall
-    assert failed == "0/1"
-    assert len(table.notes) == 1
-
-
-def test_records_come_in_the_order_of_their_seeds():
-    groups = agreement.by_mechanism(reversed(as_published()))
-    assert [record.seed for record in groups["softmax"]] == list(range(50))
-    assert groups["oscillator, as defined"] == []
-
-
-def test_a_table_counts_only_its_own_scale_and_recipes():
-    mixed = as_published("smoke") + perplexities([99.0], [111.0])
-    assert set(rows(agreement.table_2(mixed))) == {"softmax (paper)", "oscillator (paper)"}
-    smoke = agreement.table_2(mixed, "smoke")
-    assert rows(smoke)["softmax"][3] == "12/50"
-    assert "nothing has been learned" in smoke.notes[-1]
+@pytest.mark.parametrize("name", [name for name, one in PAPER.items() if one.figure])
+def test_a_figure_can_be_drawn_without_records(name):
+    figure = PAPER[name].figure
+    assert figure is not None
+    with drawing():
+        plt.close(figure(Evidence([], Setting())))
 
 
 def test_perplexity_by_both_protocols_and_the_gap():
@@ -107,19 +76,11 @@ def test_perplexity_by_both_protocols_and_the_gap():
     assert rows(single)["softmax"][:2] == ["1", "96.00"]
 
 
-def test_a_scale_that_does_not_exist_is_refused():
-    for name in PAPER:
-        for ask in (item(name).runs, lambda scale: item(name).table([], scale)):  # noqa: B023
-            with pytest.raises(ValueError, match=r"scale='big' is not known. Choose from smoke"):
-                ask("big")
-    with pytest.raises(ValueError, match=r"'table9' is not an item here yet. There are: table2"):
-        item("table9")
-
-
-def test_the_runs_of_an_item_are_the_published_seeds_and_any_others():
-    assert len(agreement.runs()) == 5 * 50
-    assert [run.seed for run in agreement.runs("full", [7, 3])] == [7, 3] * 5
-    assert {run.epochs for run in agreement.runs("smoke")} == {2}
+def test_what_does_not_exist_is_refused():
+    with pytest.raises(ValueError, match=r"scale='big' is not known. Choose from smoke"):
+        Setting("big")
+    with pytest.raises(ValueError, match=r"'table0' is no item of the paper. There are: table"):
+        item("table0")
 
 
 def test_numbers_as_text():
