@@ -124,7 +124,7 @@ def compare_command(
             typer.echo(f"wrote {page.write(html, asked, evidence)}", err=True)
             return
         found = report.sections(asked, evidence)
-        typer.echo(f"{report.overall(found)}\n")
+        Console(highlight=False).print(f"{report.overall(found)}\n")
         for table in (report.values(found), report.claims(found)):
             terminal.show(table)
         if not items:

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import fakes
 import pytest
 
+import fakes
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.records import Record

@@ -109,7 +109,8 @@ def show_headlines(headlines: Sequence[Headline]) -> None:
     for n, headline in enumerate(headlines, 1):
         console.print(f"{n}. {headline.title}", style="bold")
         for finding in headline.findings:
-            console.print(f"   {finding.verdict}", style=COLOUR.get(finding.verdict), end="")
+            console.print("- ", end="")
+            console.print(finding.verdict, style=COLOUR.get(finding.verdict), end="")
             item = f" [{finding.item}]" if finding.item else ""
             console.print(f"{finding.said}{item}", soft_wrap=True)
     console.print()
