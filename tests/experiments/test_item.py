@@ -1,6 +1,7 @@
 """The items of the paper: named, complete, and judged by claims that exist."""
 
 import ast
+import re
 from pathlib import Path
 
 import pytest
@@ -48,6 +49,14 @@ def test_what_an_item_needs_can_be_recorded(name, scale, corpora):
     measures = all_measures([one], setting)
     named = {(key(measure_recipe(m)), m.run.seed if m.run else 0) for m in measures}
     assert len(named) == len(measures)  # no two of them share a record
+
+
+def test_the_page_of_readings_lists_every_discrepancy_and_items_that_exist():
+    page = (Path(__file__).parents[2] / "docs" / "readings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (D\d+) \|(.*)\|$", page, re.MULTILINE)
+    assert [number for number, _ in rows] == [f"D{n}" for n in range(1, 31)]
+    assert all(row.count(" | ") == 3 for _, row in rows)
+    assert set(re.findall(r"`lohe run ([^ `]+)", page)) <= set(ITEMS)
 
 
 def constants(path: Path) -> set[str]:
