@@ -10,7 +10,7 @@ import torch
 from sound import WORDS, speakers, tone, write_wav
 
 import shared_data
-from lohe.tasks import Data, KeywordSpotting, LogMel, kws
+from lohe.tasks import KeywordSpotting, LogMel, kws
 from lohe.tasks.clips import which_set
 from lohe.tasks.kws import KEYWORDS
 
@@ -160,14 +160,6 @@ def audio(tmp_path_factory):
         pytest.skip(str(reason))
     root = tmp_path_factory.mktemp("speech")
     return root, {w: shared_data.export_audio(root, w, 60, rows) for w in WORDS}
-
-
-def test_all_shared_clips_load_in_the_common_shape(audio):
-    data = shared_data.keyword_spotting(WORDS)
-    assert isinstance(data, Data)
-    assert data.facts["clips"] == {"train": 6_358, "valid": 803, "test": 824}
-    assert data.facts["front_end"] != LogMel().name
-    assert data.train.take(slice(0, 2)).inputs["features"].shape == (2, 49, 40)
 
 
 def test_the_front_end_of_the_shared_arrays_is_close_but_another(audio):

@@ -8,6 +8,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import short_sva
 from accuracy import ROUNDING, TRAINED
+from lohe.ops import affine
 from lohe.train import Adam, AdamW, Pack, train
 
 SEEDS = [3, 1, 7]
@@ -39,6 +40,19 @@ def test_a_pack_ends_where_its_seeds_end_alone(data, attention, how):
             assert line == pytest.approx(other, rel=0, abs=TRAINED)
         for split in ("valid", "test"):
             assert ours.result[split] == pytest.approx(theirs.result[split], rel=0, abs=TRAINED)
+
+
+@EACH
+def test_the_products_made_for_a_gpu_change_nothing(data, attention, monkeypatch):
+    run = short_sva.run(attention, dropout=0.0, precision="float64")
+    plain = train(run, SEEDS, data)
+    with monkeypatch.context() as patch:
+        patch.setattr(affine, "_pays", lambda x: True)
+        packed = train(run, SEEDS, data)
+    for name, parameter in packed.parameters.items():
+        torch.testing.assert_close(parameter, plain.parameters[name], rtol=0, atol=TRAINED)
+    for ours, theirs in zip(packed.outcomes, plain.outcomes, strict=True):
+        assert ours.result["valid"] == pytest.approx(theirs.result["valid"], rel=0, abs=TRAINED)
 
 
 def test_training_depends_on_what_the_pack_is_compared_under(data):

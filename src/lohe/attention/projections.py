@@ -4,12 +4,21 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from lohe.ops.affine import affine
+
+
+class Linear(nn.Linear):
+    """nn.Linear whose products also suit a pack of models on a GPU."""
+
+    def forward(self, input: Float[Tensor, "*rows d_in"]) -> Float[Tensor, "*rows d_out"]:
+        return affine(input, self.weight, self.bias)
+
 
 def linear(
     d_in: int, d_out: int, *, bias: bool, generator: torch.Generator | None = None
-) -> nn.Linear:
-    """nn.Linear with its usual initialisation, drawn from `generator`."""
-    layer = nn.Linear(d_in, d_out, bias=bias, device="meta").to_empty(device="cpu")
+) -> Linear:
+    """A linear map with nn.Linear's initialisation, drawn from `generator`."""
+    layer = Linear(d_in, d_out, bias=bias, device="meta").to_empty(device="cpu")
     bound = d_in**-0.5  # what kaiming_uniform_(a=sqrt(5)), PyTorch's default, comes to
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -bound, bound, generator=generator)

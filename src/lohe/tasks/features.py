@@ -11,6 +11,7 @@ import hashlib
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
+import safetensors
 import safetensors.torch
 from jaxtyping import Float
 from torch import Tensor
@@ -50,10 +51,13 @@ class KeywordFeatures:
                     "recordings instead: `lohe data fetch speech-commands`."
                 )
             sources[word] = hashlib.sha256(path.read_bytes()).hexdigest()
-            stored = safetensors.torch.load_file(path)
-            scale, offset = stored["scale"].tolist()
-            features[word] = stored["features"].float() * scale + offset
-            splits[word] = [kws.SPLITS[n] for n in stored["split"].tolist()]
+            features[word], splits[word] = _read(path)
+        shapes = {word: tuple(x.shape[1:]) for word, x in features.items()}
+        if len(set(shapes.values())) > 1:
+            raise ValueError(
+                f"{folder} holds clips of several shapes (frames, bins): {shapes}. One front end "
+                "gives one shape; write all words with the same one."
+            )
         facts = {
             "task": asdict(self),
             "front_end": self.name,
@@ -70,3 +74,26 @@ class KeywordFeatures:
 
     def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
         return kws.score(sums)
+
+
+def _read(path: Path) -> tuple[Float[Tensor, "clip frame bin"], list[str]]:
+    """Features and the split of each clip; ValueError says what is wrong with the file."""
+    try:
+        stored = safetensors.torch.load_file(path)
+    except safetensors.SafetensorError as error:
+        raise ValueError(f"{path} cannot be read as safetensors: {error}.") from None
+    if missing := [name for name in ("features", "split", "scale") if name not in stored]:
+        raise ValueError(
+            f"{path} has no {' and no '.join(missing)}, only {', '.join(sorted(stored))}: "
+            "lohe.tasks.features says what such a file holds."
+        )
+    values, split, scale = stored["features"], stored["split"], stored["scale"]
+    if values.ndim != 3 or split.shape != values.shape[:1] or scale.shape != (2,):
+        raise ValueError(
+            f"{path}: features (clips, frames, bins), split (clips,) and scale (2,) are expected, "
+            f"got {tuple(values.shape)}, {tuple(split.shape)} and {tuple(scale.shape)}."
+        )
+    if not set(split.tolist()) <= set(range(len(kws.SPLITS))):
+        raise ValueError(f"{path}: split is 0 train, 1 valid or 2 test, got {set(split.tolist())}.")
+    factor, offset = scale.tolist()
+    return values.float() * factor + offset, [kws.SPLITS[n] for n in split.tolist()]

@@ -4,10 +4,10 @@ from collections import Counter
 from itertools import islice
 
 import torch
-import torch.nn.functional as F
 from jaxtyping import Float, Int16
 from torch import Tensor
 
+from lohe.tasks.cross_entropy import cross_entropy
 from lohe.tasks.dataset import Examples, Split, Sums
 
 SPECIALS = ("<pad>", "<bos>", "<eos>", "<unk>")
@@ -35,15 +35,13 @@ def next_token(chunks: Int16[Tensor, "chunk token"]) -> Split:
 
 def loss(outputs: Float[Tensor, "batch token word"], targets: Examples) -> Float[Tensor, ""]:
     """Cross-entropy, the mean over the targets of the batch that are no padding."""
-    return F.cross_entropy(outputs.flatten(0, 1), targets["next"].flatten(), ignore_index=PAD)
+    return cross_entropy(outputs.flatten(0, 1), targets["next"].flatten(), PAD)
 
 
 def tally(outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
     """Negative log-likelihood (nats) of all targets that are no padding, and their number."""
     following = targets["next"].flatten()
-    nll = F.cross_entropy(
-        outputs.flatten(0, 1).float(), following, ignore_index=PAD, reduction="sum"
-    )
+    nll = cross_entropy(outputs.flatten(0, 1).float(), following, PAD, reduction="sum")
     return {"nll": nll, "targets": (following != PAD).sum()}
 
 

@@ -1,0 +1,147 @@
+"""y = x Wᵀ + b for a pack of models, with the passes that bound it on a GPU taken out.
+
+vmap of F.linear is a batched product and a pass for the bias, and its weight gradient sums
+thousands of rows in a handful of blocks. Here a wide layer has its bias inside the product, and a
+long sum is made in parts. Everything is exact arithmetic of PyTorch, in another order of summation.
+"""
+
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch._C._functorch import (  # pyright: ignore; they have no public name
+    TransformType,
+    get_interpreter_stack,
+)
+from torch.autograd import Function
+from torch.nn import functional as F
+
+WIDE = 8  # outputs for each input from which on a pass over the outputs costs more than columns
+TILE = 32  # side of the smallest tile of a matrix product on a GPU
+TILES = 2048  # of them, enough to fill it
+MOST_PARTS = 16  # of a sum over rows
+
+
+def affine(
+    x: Float[Tensor, "*rows d_in"],
+    weight: Float[Tensor, "d_out d_in"],
+    bias: Float[Tensor, " d_out"] | None = None,
+) -> Float[Tensor, "*rows d_out"]:
+    """F.linear, which it is everywhere but in a pack of models on CUDA."""
+    return packed(x, weight, bias) if _pays(x) else F.linear(x, weight, bias)
+
+
+def packed(
+    x: Float[Tensor, "*rows d_in"],
+    weight: Float[Tensor, "d_out d_in"],
+    bias: Float[Tensor, " d_out"] | None = None,
+) -> Float[Tensor, "*rows d_out"]:
+    """F.linear, on any device, as a pack computes it: vmap adds a leading axis of models."""
+    rows = x.reshape(1, -1, x.shape[-1])
+    out = Affine.apply(rows, weight[None], None if bias is None else bias[None])
+    return out.view(*x.shape[:-1], -1)
+
+
+def _pays(x: Tensor) -> bool:
+    """On CUDA, in the dtype of the tensors, under vmap and no other transform of torch.func."""
+    if x.device.type != "cuda" or torch.compiler.is_compiling():
+        return False
+    levels = get_interpreter_stack() or []
+    return (
+        x.dtype in (torch.float32, torch.float64)
+        and not torch.is_autocast_enabled("cuda")
+        and bool(levels)
+        and all(level.key() == TransformType.Vmap for level in levels)
+    )
+
+
+class Affine(Function):
+    """x (S, rows, d_in), W (S, d_out, d_in), b (S, d_out) or None -> (S, rows, d_out).
+
+    S counts the models of a pack; a tensor that they share has S = 1. With G the gradient of y:
+
+        dX = G W,    dW = Gᵀ X,    db = Gᵀ 1.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if bias is None:
+            return x @ weight.mT
+        if weight.shape[1] >= WIDE * weight.shape[2]:
+            x, weight = _with_bias_columns(x, weight, bias)
+            return x @ weight.mT
+        return x @ weight.mT + bias[:, None]
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
+        x, weight, bias = inputs
+        ctx.save_for_backward(x, weight)
+        ctx.models = [1 if t is None else t.shape[0] for t in (x, weight, bias)]
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
+        (g,), (x, weight) = grads, ctx.saved_tensors
+        (want_x, want_w, want_b), (of_x, of_w, of_b) = ctx.needs_input_grad, ctx.models
+        return (
+            _over_models(g @ weight, of_x) if want_x else None,
+            _over_models(_sum_over_rows(g, x), of_w) if want_w else None,
+            _over_models(g.sum(-2), of_b) if want_b else None,
+        )
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
+        size: int = info.batch_size
+        pairs = list(zip(args, in_dims, strict=True))
+        models = max(t.shape[1 if m == 0 else 0] for t, m in pairs if t is not None)
+        out = Affine.apply(*(_fold(t, m, size, models) for t, m in pairs))
+        return out.unflatten(0, (size, models)), 0
+
+
+def _with_bias_columns(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
+    """[x, 1 1 1 ...] and [W, b₁ b₂ b₃ 0 ...] with b = b₁ + b₂ + b₃, a multiple of 4 wide.
+
+    TF32 keeps 11 bits of a factor. b₁ and b₂ have 8, in float32 b₃ has the other 8, and so the bias
+    is as exact as if it were added.
+    """
+    models = max(weight.shape[0], bias.shape[0])
+    first = bias.bfloat16().to(bias.dtype)
+    second = (bias - first).bfloat16().to(bias.dtype)
+    columns = torch.stack([first, second, bias - first - second], dim=-1)
+    columns = F.pad(columns, (0, -(weight.shape[-1] + 3) % 4))
+    ones = x.new_ones(()).expand(*x.shape[:-1], columns.shape[-1])
+    weight = torch.cat([weight.expand(models, -1, -1), columns.expand(models, -1, -1)], dim=-1)
+    return torch.cat([x, ones], dim=-1), weight
+
+
+def _sum_over_rows(g: Tensor, x: Tensor) -> Tensor:
+    """Gᵀ X, the sum over the rows made in parts where a whole one would leave a GPU idle."""
+    models, rows = max(g.shape[0], x.shape[0]), g.shape[1]
+    parts = _parts(rows, models * -(-g.shape[-1] // TILE) * -(-x.shape[-1] // TILE))
+    if parts == 1:
+        return g.mT @ x
+    g, x = (t.unflatten(1, (parts, rows // parts)) for t in (g, x))
+    return (g.mT @ x).sum(1)
+
+
+def _parts(rows: int, tiles: int) -> int:
+    """The largest divisor of `rows` that makes no more parts than the tiles call for.
+
+    >>> _parts(64 * 49, 5 * 4 * 4), _parts(64 * 49, 5 * 313 * 4)  # 128 x 128, and 10,000 x 128
+    (16, 1)
+    """
+    most = max(1, min(MOST_PARTS, -(-TILES // tiles)))
+    return next(n for n in range(most, 0, -1) if rows % n == 0)
+
+
+def _over_models(gradient: Tensor, models: int) -> Tensor:
+    """What all models share gets the sum of their gradients."""
+    return gradient if gradient.shape[0] == models else gradient.sum(0, keepdim=True)
+
+
+def _fold(x: Tensor | None, mapped: int | None, size: int, models: int) -> Tensor | None:
+    """Move the mapped axis of `x` into its models; what all of them share stays as it is."""
+    if x is None or (mapped is None and x.shape[0] == 1):
+        return x
+    x = x[None] if mapped is None else x.movedim(mapped, 0)
+    return x.expand(size, models, *x.shape[2:]).flatten(0, 1)

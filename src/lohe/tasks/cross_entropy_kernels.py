@@ -1,0 +1,143 @@
+"""Triton kernels of `cross_entropy`, imported where they are used.
+
+Logits are read and gradients written in blocks of a row; sums are in float32. Nothing is atomic:
+the same numbers every time. `no_type_check` keeps the tests' shape checks out of what Triton reads.
+"""
+# Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
+
+from typing import no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float, Int
+from torch import Tensor
+
+BLOCK = 2048  # classes at a time
+WARPS = 16
+ROWS = 16  # that a program rescales: few programs, since as a rule they have nothing to do
+
+
+def negative_log_likelihood(
+    logits: Float[Tensor, "models rows classes"],
+    targets: Int[Tensor, "models rows"],
+    scale: Float[Tensor, " models"],
+    ignore_index: int,
+    gradient: Float[Tensor, "models rows classes"] | None,
+) -> Float[Tensor, "models rows"]:
+    """-log softmax(x)_t of each row, 0 where t is ignored and NaN where it is no class.
+
+    `gradient`, if given, becomes scale (softmax(x) - 1_t), and 0 where t is ignored.
+    """
+    models, rows, classes = logits.shape
+    nll = torch.empty(models, rows, dtype=logits.dtype, device=logits.device)
+    with torch.cuda.device_of(logits):
+        _rows[(models * rows,)](
+            logits,
+            targets,
+            scale,
+            nll,
+            nll if gradient is None else gradient,
+            ignore_index,
+            rows,
+            CLASSES=classes,
+            BLOCK=_block(classes),
+            GRADIENT=gradient is not None,
+            num_warps=WARPS,
+        )
+    return nll
+
+
+def rescale(
+    gradient: Float[Tensor, "models rows classes"], factor: Float[Tensor, " models"]
+) -> None:
+    """Multiply by the factor of each model, in place; a factor of 1 costs no pass over memory."""
+    models, rows, classes = gradient.shape
+    with torch.cuda.device_of(gradient):
+        _rescale[(triton.cdiv(rows, ROWS), models)](
+            gradient,
+            factor,
+            rows,
+            CLASSES=classes,
+            BLOCK=_block(classes),
+            ROWS=ROWS,
+            num_warps=WARPS,
+        )
+
+
+def _block(classes: int) -> int:
+    return min(BLOCK, triton.next_power_of_2(classes))
+
+
+@triton.jit
+@no_type_check
+def _rows(
+    p_logits,
+    p_targets,
+    p_scale,
+    p_nll,
+    p_gradient,
+    ignore_index,
+    rows,
+    CLASSES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    GRADIENT: tl.constexpr,
+):
+    i_row = tl.program_id(0).to(tl.int64)  # a large pack has more than 2³¹ logits
+    p_x = p_logits + i_row * CLASSES
+    p_g = p_gradient + i_row * CLASSES
+    o_block = tl.arange(0, BLOCK)
+    target = tl.load(p_targets + i_row)
+    if target == ignore_index:
+        tl.store(p_nll + i_row, 0.0)
+        if GRADIENT:
+            for start in range(0, CLASSES, BLOCK):
+                o = start + o_block
+                tl.store(p_g + o, tl.zeros([BLOCK], tl.float32), mask=o < CLASSES)
+    else:
+        # Σ exp(x - top) as the top grows; where all is -inf so far, exp(-inf - 0) = 0
+        top = float("-inf")
+        total = 0.0
+        for start in range(0, CLASSES, BLOCK):
+            o = start + o_block
+            b_x = tl.load(p_x + o, mask=o < CLASSES, other=float("-inf"))  # [BLOCK]
+            higher = tl.maximum(top, tl.max(b_x, 0))
+            shift = tl.where(higher == float("-inf"), 0.0, higher)
+            total = total * tl.exp(top - shift) + tl.sum(tl.exp(b_x - shift), 0)
+            top = higher
+        known = (target >= 0) & (target < CLASSES)
+        x_t = tl.load(p_x + target, mask=known, other=float("nan"))
+        tl.store(p_nll + i_row, tl.log(total) - (x_t - top))
+        if GRADIENT:
+            scale = tl.load(p_scale + i_row // rows)
+            scale = tl.where(known, scale, float("nan"))
+            share = scale / total
+            for start in range(0, CLASSES, BLOCK):
+                o = start + o_block
+                b_x = tl.load(p_x + o, mask=o < CLASSES, other=float("-inf"))  # [BLOCK]
+                b_g = tl.exp(b_x - top) * share - tl.where(o == target, scale, 0.0)
+                tl.store(p_g + o, b_g, mask=o < CLASSES)
+
+
+@triton.jit
+@no_type_check
+def _rescale(
+    p_gradient,
+    p_factor,
+    rows,
+    CLASSES: tl.constexpr,
+    BLOCK: tl.constexpr,
+    ROWS: tl.constexpr,
+):
+    i_model = tl.program_id(1).to(tl.int64)
+    factor = tl.load(p_factor + i_model)
+    if factor != 1.0:  # also where it is NaN
+        for n in range(ROWS):
+            i_row = tl.program_id(0) * ROWS + n
+            p_g = p_gradient + (i_model * rows + i_row) * CLASSES
+            if i_row < rows:
+                for start in range(0, CLASSES, BLOCK):
+                    o = start + tl.arange(0, BLOCK)
+                    b_g = tl.load(p_g + o, mask=o < CLASSES)  # [BLOCK]
+                    tl.store(p_g + o, b_g * factor, mask=o < CLASSES)

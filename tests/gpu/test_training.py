@@ -1,0 +1,168 @@
+"""A pack's products and loss on a CUDA device, against float64 and against plain PyTorch.
+
+python -m pytest -o addopts= tests/gpu       # also without beartype
+"""
+
+from dataclasses import replace
+from functools import partial
+
+import pytest
+import torch
+from torch.func import vmap
+from torch.nn import functional as F
+
+from accuracy import FEW_ULP, assert_as_accurate
+from lohe.models import LanguageModel, Oscillator, Softmax
+from lohe.ops import affine
+from lohe.tasks import Data, WikiText2, cross_entropy, language
+from lohe.train import AdamW, Pack, Run
+from lohe.train.pack import cosine
+from lohe.train.stepper import GraphStepper, Stepper
+
+pytestmark = [
+    pytest.mark.gpu,
+    pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
+    # cuBLAS says so when the first product of a process happens in autograd's thread
+    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
+    pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream"),
+    pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
+]
+CUDA = torch.device("cuda")
+ONE = partial(torch.ones, (), dtype=torch.float64, device=CUDA)
+WORDS = 1500  # more than cross_entropy.MANY, and no multiple of anything
+EACH = pytest.mark.parametrize(
+    "attention", [Softmax(), Oscillator(anchors="free")], ids=["softmax", "oscillator"]
+)
+
+
+def normal(*shape):
+    rng = torch.Generator().manual_seed(len(shape))
+    return torch.randn(*shape, dtype=torch.float64, generator=rng).to(CUDA)
+
+
+@pytest.mark.parametrize("classes", [1024, 1500, 10_000])
+@pytest.mark.parametrize("size", [1.0, 1e4])
+@pytest.mark.parametrize("above", [(1, 1, 1), (1, -2.5, 1e3)])
+def test_cross_entropy_is_as_accurate_as_plain(classes, size, above):
+    logits = size * normal(3, 301, classes)
+    targets = torch.randint(classes, (3, 301), generator=torch.Generator().manual_seed(0)).to(CUDA)
+    targets[:, ::7] = 0
+
+    def each(function):
+        return lambda logits: vmap(partial(function, ignore_index=0))(logits, targets)
+
+    direction = torch.tensor(above, dtype=torch.float64, device=CUDA)
+    assert_as_accurate(
+        each(cross_entropy.fused),
+        each(F.cross_entropy),
+        {"logits": logits},
+        direction,
+        ONE(),
+        torch.float32,
+    )
+
+
+@pytest.mark.parametrize(("d_in", "d_out"), [(128, 128), (128, 512), (512, 128), (128, 10_000)])
+def test_products_are_as_accurate_as_plain(d_in, d_out):
+    x = {
+        "input": normal(5, 8, 49, d_in),
+        "weight": normal(5, d_out, d_in),
+        "bias": normal(5, d_out),
+    }
+
+    def each(function):
+        return lambda input, weight, bias: vmap(function)(input, weight, bias)
+
+    direction = normal(5, 8, 49, d_out)
+    assert_as_accurate(each(affine.packed), each(F.linear), x, direction, ONE(), torch.float32)
+
+
+def test_a_bias_inside_a_tf32_product_is_not_rounded():
+    x, weight = torch.zeros(5, 40, 128, device=CUDA), normal(5, 2000, 128).float()
+    bias = 10 * normal(5, 2000).float()
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("high")
+    try:
+        out = vmap(affine.packed)(x, weight, bias)
+    finally:
+        torch.set_float32_matmul_precision(before)
+    torch.testing.assert_close(out, bias[:, None].expand_as(out), rtol=2**-22, atol=0)
+
+
+def data() -> Data:
+    """Chunks of ten words, some padded."""
+    rng = torch.Generator().manual_seed(0)
+    chunks = torch.randint(4, WORDS, (7 * 16, 10), generator=rng, dtype=torch.int16)
+    chunks[::3, 7:] = language.PAD
+    split = language.next_token(chunks)
+    return Data({"train": split, "valid": split}, tuple(map(str, range(WORDS))), "toy")
+
+
+def run(attention, **how) -> Run:
+    model = LanguageModel(d_model=32, d_ff=64, dropout=0.0, attention=attention)
+    return Run(WikiText2(), model, AdamW(lr=5e-4), batch=16, epochs=1, **how)
+
+
+def unfused(monkeypatch):
+    for module in (affine, cross_entropy):
+        monkeypatch.setattr(module, "_pays", lambda *_: False)
+
+
+def spied(monkeypatch, module, name) -> list[str]:
+    """A list that grows by a word at each call of the function."""
+    calls, function = [], getattr(module, name)
+    monkeypatch.setattr(module, name, lambda *args: (calls.append(name), function(*args))[1])
+    return calls
+
+
+@EACH
+def test_a_step_is_as_accurate_as_the_plain_one(monkeypatch, attention):
+    """Loss and gradients of each seed; and the pack takes the paths that are tested here."""
+    taken = [spied(monkeypatch, affine, "packed"), spied(monkeypatch, cross_entropy, "fused")]
+
+    def step(precision):
+        pack = Pack(run(attention, precision=precision), [0, 1, 2], data(), CUDA)
+        losses = pack.step(torch.arange(48, device=CUDA).view(3, 16))
+        return {"loss": losses} | {
+            n: p.grad for n, p in pack.parameters.items() if p.grad is not None
+        }
+
+    found = step("float32")
+    assert all(taken)
+    with monkeypatch.context() as plain:
+        unfused(plain)
+        before = [len(calls) for calls in taken]
+        expected, exact = step("float32"), step("float64")
+        assert [len(calls) for calls in taken] == before
+    for name, truth in exact.items():
+        loss, error = ((x[name].double() - truth).abs().max().item() for x in (expected, found))
+        ulp = torch.finfo(torch.float32).eps * truth.abs().max().item()
+        assert error <= 2 * loss + FEW_ULP * ulp, f"{name}: {error:.2e}, plain PyTorch {loss:.2e}"
+
+
+@EACH
+def test_scores_are_those_of_the_plain_path(monkeypatch, attention):
+    pack = Pack(run(attention), [0, 1, 2], data(), CUDA)
+    found = pack.score(data().valid)
+    unfused(monkeypatch)
+    for name, wanted in pack.score(data().valid).items():
+        torch.testing.assert_close(found[name], wanted, rtol=1e-5, atol=0)
+
+
+@EACH
+@pytest.mark.parametrize("dropout", [0.0, 0.1])
+def test_an_epoch_replayed_from_a_graph_repeats_itself(attention, dropout):
+    how = run(attention)
+    how = replace(how, model=replace(how.model, dropout=dropout))
+
+    def epoch(kind):
+        pack = Pack(how, [0, 1, 2], data(), CUDA)
+        losses = kind(pack, cosine(how, how.steps(data()))).epoch(0, pack.order(7 * 16), how.batch)
+        return losses, pack.parameters
+
+    (losses, parameters), (again, same) = epoch(GraphStepper), epoch(GraphStepper)
+    assert torch.equal(losses, again)
+    for name, parameter in parameters.items():
+        assert torch.equal(parameter, same[name])
+    if dropout == 0:
+        torch.testing.assert_close(losses, epoch(Stepper)[0], rtol=1e-5, atol=0)

@@ -1,0 +1,37 @@
+"""Cross-entropy is PyTorch's; the fused one is tested by `interpreted.py` and on a GPU."""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+import torch
+from torch.nn import functional as F
+
+from lohe.tasks import cross_entropy as module
+from lohe.tasks import language
+
+
+def test_the_kernels_in_the_interpreter():
+    # Triton decides when it is imported whether it interprets: a process of its own
+    pytest.importorskip("triton")
+    tests = Path(__file__).with_name("interpreted.py")
+    call = [sys.executable, "-m", "pytest", "-q", str(tests)]
+    environment = os.environ | {"TRITON_INTERPRET": "1"}
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=environment)
+    assert done.returncode == 0, done.stdout[-5000:]
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_the_cpu_keeps_pytorchs_own(rng, monkeypatch, dtype):
+    monkeypatch.setattr(module, "fused", lambda *_: pytest.fail("not on the CPU"))
+    classes = module.MANY
+    logits = torch.randn(2, 3, classes, generator=rng, dtype=dtype)
+    targets = torch.randint(classes, (2, 3), generator=rng)
+    targets[0, 1] = language.PAD
+    rows, following = logits.flatten(0, 1), targets.flatten()
+    mean = F.cross_entropy(rows, following, ignore_index=language.PAD)
+    total = F.cross_entropy(rows.float(), following, ignore_index=language.PAD, reduction="sum")
+    assert torch.equal(language.loss(logits, {"next": targets}), mean)
+    assert torch.equal(language.tally(logits, {"next": targets})["nll"], total)

@@ -1,0 +1,72 @@
+"""Grouped bars: what is drawn where, and what is not there."""
+
+import matplotlib.pyplot as plt
+import numpy as np
+import pytest
+
+from lohe.viz import bars
+from lohe.viz.style import drawing
+
+MEANS = np.array([[90.0, 95.0], [80.0, np.nan]])
+STDS = np.array([[3.0, 8.0], [np.nan, np.nan]])
+
+
+@pytest.fixture
+def ax():
+    with drawing():
+        figure, ax = plt.subplots()
+        yield ax
+        plt.close(figure)
+
+
+def draw(ax, ceiling: float = np.inf) -> None:
+    how = {"labels": ("a", "b"), "colors": ("r", "b"), "ceiling": ceiling}
+    bars.grouped(ax, ("one", "two"), MEANS, STDS, **how)
+
+
+def whiskers(ax, n: int) -> np.ndarray:
+    """Ends of the whiskers of series n, (bar, (low, high))."""
+    _, _, (lines,) = [c for c in ax.containers if hasattr(c, "has_yerr")][n]
+    return np.array([segment[:, 1] for segment in lines.get_segments()])
+
+
+def test_a_bar_for_every_number_and_its_mean_above(ax):
+    draw(ax)
+    assert [bar.get_height() for bar in ax.patches] == [90, 95, 80]
+    assert [text.get_text() for text in ax.texts] == ["90.0", "95.0", "80.0"]
+    middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches]
+    np.testing.assert_allclose(middles, [-0.21, 0.79, 0.21])
+    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["one", "two"]
+
+
+def test_whiskers_are_a_deviation_and_end_at_the_ceiling(ax):
+    draw(ax, ceiling=100)
+    np.testing.assert_allclose(whiskers(ax, 0), [[87, 93], [87, 100]])
+    np.testing.assert_allclose(whiskers(ax, 1), [[80, 80]])  # one value has no spread
+
+
+def test_published_values_stand_on_their_bars(ax):
+    draw(ax)
+    bars.published(ax, MEANS, STDS)
+    for n, expected in enumerate(([90, 95], [80])):
+        line = [c for c in ax.containers if hasattr(c, "has_yerr")][2 + n].lines[0]
+        x, y = line.get_data()
+        assert list(y) == expected
+        inside = bars.places(n, 2, 2)[: len(expected)]
+        assert (np.abs(x - inside) < bars.WIDTH / 4).all()
+
+
+def test_one_legend_with_each_label_once(ax):
+    draw(ax)
+    bars.published(ax, MEANS, STDS)
+    bars.legend(ax.figure, ncols=2)
+    (legend,) = ax.figure.legends
+    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "the paper"]
+
+
+def test_nothing_is_drawn_of_nothing(ax):
+    how = {"labels": ("a", "b"), "colors": ("r", "b")}
+    bars.grouped(ax, ("one", "two"), MEANS * np.nan, STDS, **how)
+    bars.published(ax, MEANS * np.nan, STDS)
+    assert not ax.patches
+    assert not ax.texts
