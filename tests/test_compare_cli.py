@@ -45,13 +45,13 @@ def test_compare_begins_with_the_summary_then_the_headlines_then_every_item(stor
     assert result.exit_code == 0
     said = result.stdout
     order = [
-        "10 lines: 1 reproduced",
+        "10 lines: not reported 4",
         "Values: ours beside the printed ones",
         "Claims: do they hold in our runs?",
         "The paper's headlines in our runs",
         "2. Training failures on subject-verb agreement",
-        "\n- holds, as published: Training fails in fewer seeds",
-        "\n- does not hold, as defined: Training fails in fewer seeds",
+        "\n- holds, as published, failures: Training fails in fewer seeds",
+        "\n- does not hold, as defined, failures: Training fails in fewer seeds",
         "Training and measuring",
         "A table at full",
         "Table 2. Something & more: verdicts",
@@ -78,7 +78,7 @@ def test_brief_is_the_summary_alone(store):
 
 def test_items_can_be_chosen(store):
     result = lohe("compare", "--item", "figure6", "--item", "claim-budget", "--store", store.root)
-    assert result.stdout.startswith("1 lines: 1 not reported.")
+    assert result.stdout.startswith("1 lines: not reported 1. 1 claims: holds 1.")
     assert "headlines" not in result.stdout  # they need the whole paper
     assert "Something & more" not in result.stdout
     assert "Figure 6. A curve: verdicts" in result.stdout
@@ -141,7 +141,7 @@ def test_measures_are_counted_and_recorded(tmp_path, paper):
     command = ["run", "figure6", "--scale", "smoke", "--store", tmp_path]
     result = lohe(*command)
     assert result.exit_code == 0
-    assert result.stderr == "measuring 1/2 Tosses\nmeasuring 2/2 Tosses\n"
+    assert result.stderr == "measuring 1/2 Tosses(tosses=10)\nmeasuring 2/2 Tosses(tosses=20)\n"
     assert lohe(*command).stderr == ""
 
 

@@ -4,6 +4,7 @@ import re
 import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -152,8 +153,9 @@ def _setting(scale: str, corpus: str, records: list[Record]) -> Setting:
     keys = {key(record.recipe) for record in records}
 
     def recorded(corpora: Corpora) -> int:
-        setting = Setting(scale, corpora)
-        return sum(key(run.recipe()) in keys for run in all_runs(PAPER.values(), setting))
+        runs = all_runs(PAPER.values(), Setting(scale, corpora))
+        recipes = {replace(run, seed=0) for run in runs}
+        return sum(key(run.recipe()) in keys for run in recipes)
 
     return Setting(scale, max((COMPACT, PAPERS), key=recorded))
 
@@ -176,10 +178,11 @@ def _refusals() -> Iterator[None]:
 
 def _records(store: Store) -> list[Record]:
     """All that can be read; the rest is named, and stays as it is."""
-    for problem in store.problems():
-        typer.echo(f"left alone: {problem}", err=True)
-    with warnings.catch_warnings(action="ignore"):  # the same problems again
-        return list(store.all())
+    with warnings.catch_warnings(record=True, action="always") as problems:
+        records = list(store.all())
+    for problem in problems:
+        typer.echo(f"left alone: {problem.message}", err=True)
+    return records
 
 
 def _seeds(text: str) -> list[int] | None:

@@ -155,7 +155,7 @@ def test_seeds_share_a_file_and_differ(trained):
 
 
 def test_without_weights_the_model_is_asked_for(store):
-    with pytest.raises(FileNotFoundError, match=r"No weights of SVA with Softmax.*, seed 3 in"):
+    with pytest.raises(FileNotFoundError, match=r"No weights of SVA with Softmax, seed 3 in"):
         ShortBench(store).model(fakes.run(3))
 
 
@@ -180,5 +180,6 @@ def test_what_measures_need(store):
 
 def test_names_for_people():
     assert measure_name(fakes.Tosses()) == "Tosses"
-    assert measure_name(fakes.Size(fakes.run(2))).startswith("Size of SVA with Softmax(")
+    assert measure_name(fakes.Tosses(7)) == "Tosses(tosses=7)"
+    assert measure_name(fakes.Size(fakes.run(2))) == "Size of SVA with Softmax, seed 2"
     assert measures._file_name(fakes.Tosses()) == "measure-tosses"

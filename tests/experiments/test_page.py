@@ -79,7 +79,7 @@ def test_everything_is_said(written):
         '<td class="good" data-name="value">reproduced</td>',
         '<td class="bad" data-name="value">differs</td>',
         '<td class="open" data-name="value">inconclusive</td>',
-        '<span class="bad">does not hold</span>, as defined: Training fails in fewer seeds',
+        '<span class="bad">does not hold</span>, as defined, failures: Training fails in',
         "why &lt;b&gt;not&lt;/b&gt;",
         "3 values compared, Holm-corrected together",
         "before the full runs",

@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import fakes
 import pytest
 
+import fakes
 from lohe.experiments import report
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
@@ -62,8 +62,9 @@ def test_claims_are_counted_by_verdict():
 
 def test_all_of_it_in_two_sentences():
     said = report.overall(sections())
-    assert said.startswith("10 lines: 1 reproduced, 1 differs, ")
-    assert "5 claims: 2 holds, 1 does not hold" in said
+    assert said.startswith("10 lines: not reported 4, no records 2, reproduced 1, ")
+    assert " 5 claims: holds 2, does not hold 1" in said
+    assert report.overall([]) == "0 lines. 0 claims."
 
 
 def test_the_headlines_are_claims_of_the_rules():
@@ -80,8 +81,8 @@ def test_a_headline_says_every_reading_once():
         ("does not hold", "as defined", "table2"),
     ]
     assert failures[0].said == (
-        ", as published: Training fails in fewer seeds with the oscillator than with softmax. "
-        "Ours (failures): 5/200 against 58/200, p = 3e-14."
+        ", as published, failures: Training fails in fewer seeds with the oscillator than with "
+        "softmax. Ours: 5/200 against 58/200, p = 3e-14."
     )
 
 

@@ -51,8 +51,8 @@ class Finding:
     @property
     def said(self) -> str:
         """The rest of the sentence that begins with the verdict."""
-        about = f", {self.reading}" if self.reading else ""
-        numbers = f" Ours ({self.line}): {self.numbers}." if self.numbers else ""
+        about = "".join(f", {part}" for part in (self.reading, self.line) if part)
+        numbers = f" Ours: {self.numbers.rstrip('.')}." if self.numbers else ""
         return f"{about}: {self.statement}{numbers}"
 
 
@@ -90,11 +90,11 @@ def overall(found: Sequence[Section]) -> str:
     """All items in two sentences."""
     lines = Counter(j.value for s in found for j in s.judged)
     said = Counter(f.verdict for s in found for f in s.findings)
-    counted = [
-        f"{lines.total()} lines: " + ", ".join(f"{lines[word]} {word}" for word in lines),
-        f"{said.total()} claims: " + ", ".join(f"{said[word]} {word}" for word in said),
-    ]
-    return f"{'. '.join(counted)}."
+    counted = []
+    for what, count in {"lines": lines, "claims": said}.items():
+        parts = ", ".join(f"{word} {n}" for word, n in count.most_common())
+        counted.append(f"{count.total()} {what}{': ' if parts else ''}{parts}.")
+    return " ".join(counted)
 
 
 def values(found: Sequence[Section]) -> Table:
@@ -126,7 +126,7 @@ def findings(found: Sequence[Section], names: Sequence[str]) -> list[Finding]:
         about = [f for s in found for f in s.findings if f.claim == name]
         statement = rules()["claims"][name]["statement"]
         for f in about or [Finding(name, statement, "no records", "", "", "", "")]:
-            said.setdefault((f.claim, f.reading, f.verdict, f.numbers), f)
+            said.setdefault((f.claim, f.reading, f.line, f.verdict, f.numbers), f)
     return list(said.values())
 
 

@@ -4,7 +4,7 @@ import platform
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +16,7 @@ from lohe.experiments.records import Record, key
 from lohe.experiments.store import Store
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data, Task
-from lohe.train import Run, Trained, train
+from lohe.train import Run, Trained, brief, train
 from lohe.version import __version__
 
 # what happened, of which recipe, epochs done, of how many
@@ -36,7 +36,7 @@ class Pack:
     def name(self) -> str:
         """For people: task, mechanism, seeds."""
         task = type(self.run.task).__name__
-        attention = _brief(getattr(self.run.model, "attention", None))
+        attention = brief(getattr(self.run.model, "attention", None))
         return f"{task}, {attention}, seeds {seed_ranges(self.seeds)}"
 
 
@@ -182,18 +182,6 @@ def file_name(run: Run) -> str:
     """The readable part of a record file's name."""
     attention = type(getattr(run.model, "attention", None)).__name__
     return f"{type(run.task).__name__}-{attention}".lower()
-
-
-def _brief(value: Any) -> str:
-    """repr without what is at its default: Oscillator(anchors='free')."""
-    if not is_dataclass(value):
-        return repr(value)
-    given = [
-        f"{f.name}={_brief(getattr(value, f.name))}"
-        for f in fields(value)
-        if getattr(value, f.name) != f.default
-    ]
-    return f"{type(value).__name__}({', '.join(given)})" if given else type(value).__name__
 
 
 def _short(x: float) -> float:
