@@ -42,7 +42,7 @@ def test_values_are_counted_by_verdict():
         "no records": "2",
     }
     assert shown["figure6"]["lines"] == "1"
-    assert set(shown["claim-budget"].values()) == {"0"}
+    assert set(shown["claim-budget"].values()) == {"0", "·"}
     assert shown["all"]["lines"] == "10"
     assert "4 lines stand beside nothing" in " ".join(report.values(sections()).notes)
 
@@ -80,10 +80,10 @@ def test_a_headline_says_every_reading_once():
         ("holds", "as published", "table2"),  # figure6 says it too
         ("does not hold", "as defined", "table2"),
     ]
-    assert failures[0].said == (
-        ", as published, failures: Training fails in fewer seeds with the oscillator than with "
-        "softmax. Ours: 5/200 against 58/200, p = 3e-14."
-    )
+    assert failures[0].said == ", as published, failures: 5/200 against 58/200, p = 3e-14."
+    assert report.by_statement(failures) == {
+        "Training fails in fewer seeds with the oscillator than with softmax.": failures
+    }
 
 
 def test_a_headline_without_lines_or_without_records_says_so():
@@ -91,7 +91,8 @@ def test_a_headline_without_lines_or_without_records_says_so():
     trend, law, held_out = found["Perplexity against oscillator dimension"]
     assert (trend.verdict, trend.item) == ("no records", "table2")  # its line has none
     assert (law.verdict, law.item) == ("no records", "")  # no line at all
-    assert held_out.said == ": The law predicts d_osc = 64."
+    assert (held_out.statement, held_out.said) == ("The law predicts d_osc = 64.", ".")
+    assert trend.said == ", trend."
 
 
 @pytest.mark.parametrize(

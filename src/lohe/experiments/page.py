@@ -7,7 +7,7 @@ from pathlib import Path
 from lohe.experiments import files, report
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.report import Section
+from lohe.experiments.report import Finding, Section
 from lohe.experiments.tables import Table, verdict_rows
 from lohe.experiments.verdicts import Agreement, rules
 from lohe.version import __version__
@@ -79,7 +79,16 @@ def _headlines(found: Sequence[Section]) -> list[str]:
     parts = []
     for headline in report.headlines(found):
         parts.append(html.heading(headline.title, level=3))
-        parts.append(html.marked([(f.verdict, f.said, f.item) for f in headline.findings]))
+        parts += _findings(headline.findings, link=True)
+    return parts
+
+
+def _findings(said: Sequence[Finding], *, link: bool = False) -> list[str]:
+    """Each statement, and below it what decides it."""
+    parts = []
+    for statement, findings in report.by_statement(said).items():
+        lines = [(f.verdict, f.said, f.item if link else "") for f in findings]
+        parts += [html.paragraph(statement), html.marked(lines)]
     return parts
 
 
@@ -102,8 +111,7 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
     if judged:
         columns, rows = verdict_rows(judged)
         parts.append(html.table("Verdicts", columns, rows, narrow="stack"))
-        if section.findings:
-            parts.append(html.marked([(f.verdict, f.said, "") for f in section.findings]))
+        parts += _findings(section.findings)
         notes = [f"{what}: {j.note}." for (what, *_), j in zip(rows, judged, strict=True) if j.note]
         compared = sum(isinstance(j.line.value, Agreement) for j in judged)
         if notes:

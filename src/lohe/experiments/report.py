@@ -17,6 +17,7 @@ from lohe.train import Run
 
 VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
+NONE = "·"  # a zero that is not to be looked at
 NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
 
 # The paper's five headlines, and the claims of rules.json that decide them
@@ -52,8 +53,7 @@ class Finding:
     def said(self) -> str:
         """The rest of the sentence that begins with the verdict."""
         about = "".join(f", {part}" for part in (self.reading, self.line) if part)
-        numbers = f" Ours: {self.numbers.rstrip('.')}." if self.numbers else ""
-        return f"{about}: {self.statement}{numbers}"
+        return f"{about}: {self.numbers.rstrip('.')}." if self.numbers else f"{about}."
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,14 @@ def findings(found: Sequence[Section], names: Sequence[str]) -> list[Finding]:
         for f in about or [Finding(name, statement, "no records", "", "", "", "")]:
             said.setdefault((f.claim, f.reading, f.line, f.verdict, f.numbers), f)
     return list(said.values())
+
+
+def by_statement(said: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """Findings under the statements that they decide."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in said:
+        groups.setdefault(finding.statement, []).append(finding)
+    return groups
 
 
 def headlines(found: Sequence[Section]) -> list[Headline]:
@@ -211,7 +219,7 @@ def _not_judged(judged: Judged) -> Judged:
 
 def _counted(name: str, total: int, words: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
     count = Counter(said)
-    return (name, str(total), *(str(count[word]) for word in words))
+    return (name, str(total), *(str(count[word] or NONE) for word in words))
 
 
 def _finding(item: str, judged: Judged, claim: Claim) -> Finding:

@@ -19,7 +19,7 @@ from rich.progress import (
 from rich.table import Table as RichTable
 
 from lohe.experiments.measures import Measure, measure_name
-from lohe.experiments.report import Headline
+from lohe.experiments.report import Headline, by_statement
 from lohe.experiments.runner import Pack
 from lohe.experiments.tables import Table
 
@@ -108,9 +108,11 @@ def show_headlines(headlines: Sequence[Headline]) -> None:
     console.print("The paper's headlines in our runs\n", style="italic")
     for n, headline in enumerate(headlines, 1):
         console.print(f"{n}. {headline.title}", style="bold")
-        for finding in headline.findings:
-            console.print("- ", end="")
-            console.print(finding.verdict, style=COLOUR.get(finding.verdict), end="")
-            item = f" [{finding.item}]" if finding.item else ""
-            console.print(f"{finding.said}{item}", soft_wrap=True)
+        for statement, findings in by_statement(headline.findings).items():
+            console.print(statement)
+            for finding in findings:
+                console.print("- ", end="")
+                console.print(finding.verdict, style=COLOUR.get(finding.verdict), end="")
+                item = f" [{finding.item}]" if finding.item else ""
+                console.print(f"{finding.said}{item}", soft_wrap=True)
     console.print()

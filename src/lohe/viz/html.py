@@ -22,6 +22,7 @@ p, ul, dl { max-width: 46rem; }
 a { color: var(--link); }
 ul { padding-left: 1.2rem; }
 li { margin: .25rem 0; }
+p + ul { margin-top: -.75rem; }
 h3 { font-size: 1rem; margin: 1.25rem 0 -.5rem; }
 code { font: .9em ui-monospace, monospace; }
 code span { white-space: nowrap; }
@@ -30,6 +31,7 @@ table { border-collapse: collapse; font-size: .92rem; font-variant-numeric: tabu
 th, td { padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--line); text-align: right;
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 8rem; }
+td a { white-space: nowrap; }
 th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
 .good { color: var(--good); font-weight: 600; }
 .bad { color: var(--bad); font-weight: 600; }
