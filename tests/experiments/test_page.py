@@ -82,7 +82,7 @@ def test_everything_is_said(written):
         '<span class="bad">does not hold</span>, as defined, failures: 60/200 against 58/200',
         "<p>Training fails in fewer seeds with the oscillator than with softmax.</p>",
         "why &lt;b&gt;not&lt;/b&gt;",
-        "3 values compared, Holm-corrected together",
+        "(values compared and Holm-corrected together: 3)",
         "before the full runs",
         "27,096 chunks",
         "the largest standard deviation over seeds in the published grid",

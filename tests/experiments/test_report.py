@@ -135,9 +135,19 @@ def test_device_time_is_that_of_the_items_runs_each_once():
     }
     assert shown["figure6"] == {**shown["table2"], "measuring": "2 min"}
     assert shown["all, each once"] == shown["figure6"]
-    assert "Our TinyStories is small" in table.notes[-1]
-    theirs = timed(Setting("full", PAPERS))
-    assert "TinyStories is small" not in " ".join(report.times(sections(theirs), theirs).notes)
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"), [(Setting(), True), (Setting("full", PAPERS), False)], ids=["ours", "all"]
+)
+def test_a_small_tinystories_is_not_the_same_work(setting, said):
+    stories = Evidence([fakes.record(setting.tinystories(Softmax()))], setting)
+    item = replace(about(), runs=lambda setting: [setting.tinystories(Softmax())])
+    table = report.times(sections(stories, item=item), stories)
+    assert rows(table)["item"]["authors"] == "3-3.7 h"
+    assert ("Our TinyStories is small" in " ".join(table.notes)) == said
+    agreement = timed(setting)
+    assert len(report.times(sections(agreement), agreement).notes) == 2
 
 
 def test_the_authors_time_is_that_of_their_runs():
@@ -194,5 +204,5 @@ def test_data_is_described_by_its_choices():
 
 def test_margins_are_those_of_the_rules():
     shown = rows(report.margins())
-    assert shown["kws accuracy"]["value"] == "0.7"
+    assert shown["kws_accuracy"]["value"] == "0.7"
     assert len(shown) == len(rules()["margins"])

@@ -115,7 +115,9 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
         notes = [f"{what}: {j.note}." for (what, *_), j in zip(rows, judged, strict=True) if j.note]
         compared = sum(isinstance(j.line.value, Agreement) for j in judged)
         if notes:
-            together = f" ({compared} values compared, Holm-corrected together)" if compared else ""
+            together = (
+                f" (values compared and Holm-corrected together: {compared})" if compared else ""
+            )
             said = f"The numbers behind the verdicts{together}"
             parts.append(html.details(said, [html.bullets(notes, notes=True)]))
     else:

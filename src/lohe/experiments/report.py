@@ -163,11 +163,12 @@ def times(found: Sequence[Section], evidence: Evidence) -> Table:
     )
     whole = _authors_time(authors["runs"])
     notes = [
-        "Ours: seconds of the device, a pack's time shared among its seeds.",
+        "Ours: time on the device; that of a pack is shared among its seeds.",
         f"The authors': as many runs one after the other on Apple computers, at {each} a run. "
         f"Their own {sum(authors['runs'].values())} runs: about {_range(*whole)}.",
     ]
-    if not evidence.setting.corpora.published:
+    stories = any(type(run.task).__name__ == "TinyStories" for run in runs)
+    if stories and not evidence.setting.corpora.published:
         notes.append("Our TinyStories is small, so its runs are not the same work as theirs.")
     columns = ("item", "runs", "training", "measuring", "authors")
     return Table("Training and measuring", columns, rows, notes)
@@ -207,8 +208,7 @@ def sources(found: Sequence[Section], evidence: Evidence) -> Table:
 def margins() -> Table:
     """The margins of rules.json."""
     rows = [
-        (name.replace("_", " "), f"{m['value']:g}", m["unit"], m["why"])
-        for name, m in rules()["margins"].items()
+        (name, f"{m['value']:g}", m["unit"], m["why"]) for name, m in rules()["margins"].items()
     ]
     return Table("Margins", ("margin", "value", "unit", "why"), rows)
 

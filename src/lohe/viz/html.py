@@ -51,7 +51,7 @@ nav ul { list-style: none; padding: 0; margin: .25rem 0 1rem; max-width: none; c
 nav li { margin: .1rem 0; break-inside: avoid; }
 summary { cursor: pointer; color: var(--link); }
 details { margin: .75rem 0; }
-.text td { white-space: normal; text-align: left; vertical-align: top; }
+.text td, .text th { white-space: normal; text-align: left; vertical-align: top; }
 @media (max-width: 44rem) {
   .stacked table, .stacked tbody, .stacked tr, .stacked td { display: block; }
   .stacked thead { position: absolute; left: -99rem; }
