@@ -115,10 +115,9 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
         notes = [f"{what}: {j.note}." for (what, *_), j in zip(rows, judged, strict=True) if j.note]
         compared = sum(isinstance(j.line.value, Agreement) for j in judged)
         if notes:
-            together = (
-                f" (values compared and Holm-corrected together: {compared})" if compared else ""
-            )
-            said = f"The numbers behind the verdicts{together}"
+            said = "The numbers behind the verdicts"
+            if compared:
+                said += f" (values compared and Holm-corrected together: {compared})"
             parts.append(html.details(said, [html.bullets(notes, notes=True)]))
     else:
         parts.append(html.paragraph("Nothing of this is judged."))
