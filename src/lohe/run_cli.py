@@ -257,14 +257,16 @@ def _about(seconds: float | None) -> str:
 
 def _measure(measures: list[Measure], bench: Bench) -> None:
     with terminal.bars() as shown:
-        heard = iter(range(len(measures)))
+        heard = 0
 
         def listen(what: str, measure: Measure) -> None:
-            shown.measuring(what, measure, next(heard), len(measures))
+            nonlocal heard
+            shown.measuring(what, measure, heard, len(measures))
+            heard += 1
 
         try:
-            for _ in take(measures, bench, listen):
-                pass
+            for measure in take(measures, bench, listen):
+                shown.measuring("measured", measure, heard, len(measures))
         except KeyboardInterrupt:
             said = "Stopped. The same command continues with this measurement."
             typer.echo(f"\n{said}", err=True)

@@ -48,14 +48,14 @@ class Bars:
             self._line(f"{what} {done}/{of} {pack.name}")
 
     def measuring(self, what: str, measure: Measure, done: int, of: int) -> None:
-        """One bar for all measurements; `done` of them are."""
+        """One bar for all measurements, `done` of which are; it is named after the current one."""
         name = measure_name(measure)
         if what.startswith("left to others"):
             self._line(f"{name}: {what}")
-        elif self.progress.disable:
-            self._line(f"{what} {done + 1}/{of} {name}")
-        else:
+        elif not self.progress.disable:
             self._bar("measuring", name, done, of)
+        elif what != "measured":
+            self._line(f"{what} {done + 1}/{of} {name}")
 
     def _bar(self, key: str, text: str, done: int, of: int) -> None:
         if key not in self.ids:
