@@ -21,7 +21,14 @@ HOMES = {
     "experiments/keyword_spotting.py": ["Table 1", "Figure 3"],
     "experiments/agreement.py": ["Table 2"],
     "experiments/convergence.py": ["Table 6", "Figure 7"],
+    "experiments/bottleneck.py": ["Figure 10"],
+    "experiments/flatness.py": ["Figure 9"],
     "experiments/language_modeling.py": ["Table 4"],
+    "experiments/scaling_law.py": ["Figure 6"],
+    "experiments/sharpening.py": ["Table 5"],
+    "experiments/antipodal.py": ["Figure 2"],
+    "experiments/illustration.py": ["Figure 5"],
+    "experiments/robustness.py": ["Table 9", "Figure 8"],
 }
 EQUATIONS = range(1, 11)  # the paper numbers ten
 

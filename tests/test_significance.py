@@ -71,6 +71,11 @@ def test_one_value_has_a_mean_only():
         welch([1.0], [1.0, 2.0])
 
 
+def test_a_run_that_diverged_leaves_no_spread():
+    assert mean_std([1.0, math.inf]) == (math.inf, pytest.approx(math.nan, nan_ok=True))
+    assert all(math.isnan(x) for x in mean_std([1.0, math.nan, 2.0]))
+
+
 def test_an_exact_interval_holds_the_tails():
     """Clopper-Pearson: at either end, as many or more extreme failures have probability 2.5 %."""
     low, high = proportion_interval(3, 50)

@@ -1,106 +1,165 @@
-"""Trained models as physics: what is replaced, for how long, and in which unit."""
+"""Table 9 and Figure 8 from records: what is compared, and what the claims ask for."""
 
 import math
 
 import pytest
-import torch
+from invented import claims, evidence, record, verdicts
 
-from lohe.experiments import robustness
-from lohe.experiments.robustness import Physics
-from lohe.models import Agreement, Oscillator, Softmax, attention_layers
-from lohe.substrates import FiniteHorizon, FrequencyDisorder, Mismatch, StateNoise
-from lohe.tasks import SVA
+from lohe.experiments import physics, robustness
+from lohe.experiments.devices import measures, reported
+from lohe.experiments.robustness import HORIZONS, ITEMS, SCALES
+from lohe.experiments.setting import Setting
+from lohe.experiments.subjects import KWS, SUBJECTS, SVA, TINYSTORIES, WIKITEXT2
+from lohe.experiments.verdicts import judge
+from lohe.viz.style import drawing
+
+GRID = (*physics.GRID, *map(physics.rotation, SCALES))
+TABLE, FIGURE = ITEMS["table9"], ITEMS["figure8"]
+TABLES = {"table9": robustness.table_9, "figure8": robustness.figure_8_table}
+
+
+def subject_of(measure):
+    task = type(measure.run.task).__name__
+    names = {"SVA": SVA, "WikiText2": WIKITEXT2, "TinyStories": TINYSTORIES}
+    return names.get(task, KWS)
+
+
+def made_up(value):
+    """Every measure taken on two models, with value(subject, physics, draw) as the change."""
+    records = []
+    for measure in measures(Setting("quick")):
+        subject = subject_of(measure)
+        curve = [
+            {
+                "physics": one.name,
+                "level": one.level,
+                subject.metric: [value(subject, one, draw) for draw in range(measure.draws)],
+            }
+            for one in GRID
+        ]
+        records.append(record(measure, {}, curve))
+    return evidence(records, "quick")
+
+
+def as_published(subject, one, draw):
+    theirs = reported(subject, one.name, one.level)
+    return theirs.value if theirs else 0.0
 
 
 @pytest.fixture(scope="module")
-def data():
-    return SVA().load()
+def same():
+    return made_up(as_published)
 
 
-@pytest.fixture
-def model(data, rng):
-    return Agreement(attention=Oscillator(), layers=2).build(data, rng).eval()
+def test_what_was_published_is_reproduced_by_itself(same):
+    for item in (TABLE, FIGURE):
+        lines = item.lines(same)
+        found = [j.value for j in judge(lines) if j.line.what != "horizons that are enough"]
+        # a few published points have errors wider than the margin
+        assert set(found) <= {"reproduced", "inconclusive"}
+        assert found.count("reproduced") > 0.9 * len(found)
+        assert set(claims(lines).values()) == {True}
+
+
+def test_every_printed_number_has_a_line(same):
+    published = [x for x in TABLE.lines(same) if x.reading == "as published"]
+    assert len(published) == 1 + 3 * 6
+    said = {line.paper.split()[0] for line in published[1:]}
+    assert {"-0.13", "-7.21", "+0.44", "+0.01"} <= said
+    points = [x for x in FIGURE.lines(same) if x.reading == "as published"]
+    assert len(points) == 2 * 3 * 5
+    assert [x.paper for x in points if x.what == "KWS, mismatch 0.5"] == ["-0.26 pp"]
+    assert [x.paper for x in points if x.what == "WikiText-2, frequency 0.5"] == ["+3.41 %"]
+
+
+def test_large_changes_differ_and_break_the_claims():
+    lost = made_up(lambda subject, one, draw: 0.3 if subject.language else -5.0)
+    lines = TABLE.lines(lost) + FIGURE.lines(lost)
+    assert "differs" in verdicts(lines)
+    assert set(claims(lines).values()) == {False}
+    assert {name for name, _ in claims(lines)} == {
+        "robust-kws",
+        "robust-lm-mismatch",
+        "robust-lm-frequency",
+        "robust-settling",
+    }
 
 
 @pytest.mark.parametrize(
-    ("physics", "attribute", "kind"),
+    ("kind", "level", "claim", "inside", "outside"),
     [
-        (robustness.settling(2.0), "settle", FiniteHorizon),
-        (robustness.coupling(0.1), "drive", Mismatch),
-        (robustness.state(0.1), "settle", StateNoise),
-        (robustness.frequency(0.1), "settle", FrequencyDisorder),
+        ("coupling", 0.5, "robust-lm-mismatch", 0.019, 0.021),
+        ("frequency", 0.5, "robust-lm-frequency", 0.049, 0.051),
+        ("settling", 30.0, "robust-settling", 0.0024, 0.0026),
     ],
 )
-def test_every_layer_is_replaced_and_put_back(model, rng, physics, attribute, kind):
-    layers = attention_layers(model)
-    before = [(layer.drive, layer.settle) for layer in layers]
-    with robustness.on(model, physics, rng):
-        assert all(isinstance(getattr(layer, attribute), kind) for layer in layers)
-    assert [(layer.drive, layer.settle) for layer in layers] == before
+def test_language_claims_have_the_bounds_of_the_rules(kind, level, claim, inside, outside):
+    for change, holds in ((inside, True), (outside, False)):
+
+        def value(subject, one, draw, change=change):
+            chosen = subject.language and (one.name, one.level) == (kind, level)
+            return change if chosen else 0.0
+
+        found = made_up(value)
+        lines = TABLE.lines(found) + FIGURE.lines(found)
+        assert claims(lines)[claim, "as published"] is holds
 
 
-def test_layers_are_put_back_after_an_error(model, rng):
-    before = attention_layers(model)[0].settle
-    with pytest.raises(KeyError), robustness.on(model, robustness.settling(1.0), rng):
-        raise KeyError
-    assert attention_layers(model)[0].settle is before
+def test_keyword_claims_need_the_interval_inside():
+    def spread(subject, one, draw):
+        return 0.5 if subject is KWS else 0.0
+
+    assert claims(FIGURE.lines(made_up(spread)))["robust-kws", "as published"] is True
+    seeds = iter(range(10**6))
+    wide = made_up(lambda *_: 0.1 + 0.9 * (next(seeds) // (5 * len(GRID)) % 2))
+    assert claims(FIGURE.lines(wide))["robust-kws", "as published"] is False
 
 
-def test_softmax_has_no_physics(data, rng):
-    model = Agreement(attention=Softmax()).build(data, rng)
-    with (
-        pytest.raises(ValueError, match="no oscillator layer"),
-        robustness.on(model, robustness.state(0.1), rng),
-    ):
-        pass
+def test_the_definition_reads_the_scale_of_frequencies_literally():
+    def value(subject, one, draw):
+        return {"frequency": 0.01, "rotation": 0.06}.get(one.name, 0.0) if subject.language else 0.0
+
+    found = claims(FIGURE.lines(made_up(value)))
+    assert found["robust-lm-frequency", "as published"] is True
+    assert found["robust-lm-frequency", "as published, deviation s"] is False
+    assert found["robust-lm-frequency", "as defined"] is False
 
 
-def test_frequency_is_in_the_published_unit(model, rng):
-    with robustness.on(model, robustness.frequency(0.5), rng):
-        settle = attention_layers(model)[0].settle
-        assert settle.scale == pytest.approx(0.5 / math.sqrt(2))
-        assert settle.horizon == 30
+@pytest.mark.parametrize("name", TABLES)
+def test_without_records_everything_is_undecided(name):
+    lines = ITEMS[name].lines(evidence())
+    assert verdicts(lines) == {"no records"}
+    assert set(claims(lines).values()) == {None}
+    table = TABLES[name](evidence())
+    assert not table.rows
+    assert any("None of ours yet" in note for note in table.notes)
 
 
-def test_no_imperfection_is_no_change(model, data):
-    # Theorem 3: settled for long enough, the flow is the closed form
-    ideal = (robustness.coupling(0.0), robustness.state(0.0), robustness.frequency(0.0))
-    found = robustness.measure(
-        {3: model}, SVA(), data.valid.take(slice(200)), (robustness.settling(1e4), *ideal), draws=2
-    )
-    assert [m.seed for m in found] == [3] * 8
-    assert all(abs(x) < 1 for m in found for x in m.change.values())
+@pytest.mark.parametrize("nonsense", [math.nan, math.inf, 0.0])
+def test_nonsense_is_not_judged_and_does_not_break(nonsense):
+    found = made_up(lambda *_: nonsense)
+    for name, table in TABLES.items():
+        judged = judge(ITEMS[name].lines(found))
+        if not math.isfinite(nonsense):
+            assert {j.value for j in judged} <= {"inconclusive", "not reported"}
+            assert True not in {j.line.claim.holds for j in judged if j.line.claim}
+        assert table(found).rows
 
 
-def test_draws_differ_and_repeat(model, data):
-    grid = (robustness.settling(0.01),)
-    split = data.valid.take(slice(1000))
-    once, again = (robustness.measure({0: model}, SVA(), split, grid, draws=2) for _ in range(2))
-    assert once == again
-    assert once[0].change != once[1].change
+def test_the_tables_have_a_row_a_level(same):
+    rows = robustness.table_9(same).rows
+    assert len(rows) == len(SUBJECTS) * (1 + len(HORIZONS))
+    assert len(robustness.figure_8_table(same).rows) == len(SUBJECTS) * 4 * (1 + len(SCALES))
 
 
-def test_scores_are_those_of_any_batch(model, data):
-    split = data.valid.take(slice(300))
-    assert robustness.scores(model, SVA(), split, 300) == robustness.scores(model, SVA(), split, 70)
-
-
-def test_draws_are_averaged_within_a_seed():
-    def measured(seed: int, draw: int, change: float) -> robustness.Measured:
-        return robustness.Measured("state", 0.1, seed, draw, {"hard": change})
-
-    rows = [measured(1, 0, 5.0), measured(0, 0, 1.0), measured(0, 1, 2.0)]
-    assert robustness.by_seed(rows, "state", 0.1, "hard") == [1.5, 5.0]
-    assert robustness.by_seed(rows, "state", 0.2, "hard") == []
-
-
-def test_the_grid_is_the_papers():
-    names = [physics.name for physics in robustness.GRID]
-    assert {name: names.count(name) for name in set(names)} == {
-        "settling": 6,
-        "coupling": 5,
-        "state": 5,
-        "frequency": 5,
-    }
-    assert all(isinstance(physics, Physics) for physics in robustness.GRID)
-    assert torch.tensor(robustness.HORIZONS).tolist() == [0.5, 1, 2, 5, 10, 30]
+@pytest.mark.parametrize("there", [True, False])
+def test_the_figure_has_three_rows_of_four(same, there):
+    with drawing():
+        figure = robustness.figure_8(same if there else evidence())
+    assert len(figure.axes) == 12
+    _, texts = figure.axes[-1].get_legend_handles_labels()
+    assert texts[0] == "paper, TinyStories"
+    assert len(texts) == (4 if there else 1)
+    # agreement was not published under imperfections: ours alone, or nothing
+    said = [text.get_text() for text in figure.axes[4].texts]
+    assert said == ([] if there else ["no records"])

@@ -5,6 +5,9 @@ import lzma
 from pathlib import Path
 
 import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
 
 from lohe.tasks import TinyStories, tinystories
 from lohe.tasks.language import BOS, EOS, PAD
@@ -38,6 +41,39 @@ def test_a_story_begins_once_and_ends_once(data, shared_root):
     lengths = [len(tinystories.tokenize(s)) + 2 for s in text.split("<|endoftext|>") if s.strip()]
     lost = sum(1 <= length % 128 <= 4 for length in lengths)
     assert int((data.valid.targets["next"] == EOS).sum()) == len(lengths) - lost
+
+
+def test_halves_share_no_story(data, shared_root):
+    halves = TinyStories(halves=True).load(shared_root)
+    parts = [halves.valid.inputs["tokens"], halves.splits["test"].inputs["tokens"]]
+    assert torch.equal(torch.cat(parts), data.valid.inputs["tokens"])
+    assert [int((part[:, 0] == BOS).sum()) for part in parts] == [500, 500]
+    assert all(part[0, 0] == BOS for part in parts)  # the second begins with a story
+    assert torch.equal(halves.train.inputs["tokens"], data.train.inputs["tokens"])
+    assert halves.facts["chunks"] == {name: len(split) for name, split in halves.splits.items()}
+
+
+@given(st.lists(st.integers(1, 4), min_size=1, max_size=12))
+def test_the_first_half_has_the_odd_story(lengths):
+    """Stories of so many chunks each: as many stories in both halves, none in both."""
+    story = torch.tensor([n for n, length in enumerate(lengths) for _ in range(length)])
+    starts = torch.cat([torch.tensor([True]), story[1:] != story[:-1]])
+    chunks = torch.stack([torch.where(starts, BOS, 9), story], dim=1).to(torch.int16)
+    first, second = ({int(n) for n in half[:, 1]} for half in tinystories.halved(chunks))
+    assert first | second == set(range(len(lengths)))
+    assert not first & second
+    assert len(first) - len(second) == len(lengths) % 2
+    assert max(first) < min(second, default=len(lengths))
+
+
+def test_halves_are_cut_from_the_same_cache(stories, monkeypatch):
+    plain = TinyStories().load(stories)
+    monkeypatch.setattr(tinystories, "read_stories", lambda text: pytest.fail("read again"))
+    halves = TinyStories(halves=True).load(stories)
+    assert (len(halves.valid), len(halves.splits["test"])) == (1, 1)
+    assert halves.names == plain.names
+    # and the cache is not changed by it
+    assert len(TinyStories().load(stories).valid) == 2
 
 
 def test_chunks_follow_the_story(stories):

@@ -4,14 +4,18 @@ from collections.abc import Iterable
 
 from lohe.experiments import (
     agreement,
+    alternatives,
     antipodal,
     bottleneck,
     convergence,
     counts,
+    couplings,
+    design_rule,
     illustration,
     keyword_spotting,
     language_modeling,
     robustness,
+    scaling_law,
     sharpening,
 )
 from lohe.experiments.item import Item
@@ -24,11 +28,17 @@ STUDIES = (
     keyword_spotting,
     agreement,
     language_modeling,
+    scaling_law,
+    design_rule,
     sharpening,
+    couplings,
+    alternatives,
     bottleneck,
     convergence,
     robustness,
     counts,
+    couplings,
+    design_rule,
     illustration,
 )
 _NUMBERED = [f"table{n}" for n in range(1, 12)] + [f"figure{n}" for n in range(2, 11)]

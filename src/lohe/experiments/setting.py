@@ -73,8 +73,8 @@ COMPACT = Corpora(
 )
 GENERATED = Corpora(
     "generated",
-    GeneratedText(),
-    GeneratedText(tokens=128, layout="stories"),
+    GeneratedText(examples=24),
+    GeneratedText(tokens=128, layout="stories", examples=24),
     {"ten whistles": GeneratedClips()},
     differs=("Generated: sentences and whistles, from which nothing is to be learned.",),
 )

@@ -250,6 +250,8 @@ def _agreement(line: Line) -> Agreement:
 
 
 def _interval(agreement: Agreement, verdict: str) -> str:
+    if agreement.difference == exactly(0.0):
+        return ""  # equal: there is nothing to say
     low, high = agreement.difference.interval(rules()["levels"]["reproduced"])
     said = f"difference {agreement.difference.value:+.3g} [{low:+.3g}, {high:+.3g}]"
     said += f", margin {agreement.margin:g}"

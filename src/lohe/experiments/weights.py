@@ -1,12 +1,12 @@
 """Trained parameters that measurements look at: kept beside the records, out of git's sight.
 
-A few small ones are part of the package (float16, see weights/NOTICE), so that measurements and the
+A few small ones are part of the package (float16, see trained/NOTICE), so that measurements and the
 demo work where nothing has been trained.
 """
 
 import json
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import resources
 from pathlib import Path
 
@@ -19,7 +19,7 @@ from lohe.experiments.records import key
 from lohe.experiments.store import Store
 from lohe.train import Run, Trained, brief
 
-PACKAGED = "weights"  # folder of the package
+PACKAGED = "trained"  # folder of the package
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ def keep(store: Store, trained: Trained, seeds: list[int]) -> None:
     for seed in seeds:
         result = {f"{s}.{m}": x for s, ms in results[seed].items() for m, x in ms.items()}
         about = {"lohe": "weights", "recipe": key(trained.run.recipe()), "seed": str(seed)}
-        tensors = {name: x.contiguous().clone() for name, x in trained.weights(seed).items()}
+        tensors = {n: x.contiguous().clone() for n, x in trained.weights(seed).items()}
         data = safetensors.torch.save(tensors, metadata=about | {"result": json.dumps(result)})
         files.write(path(store, trained.run, seed), data)
 
@@ -50,7 +50,12 @@ def find(store: Store, run: Run) -> Weights | None:
 
 
 def path(store: Store, run: Run, seed: int) -> Path:
-    return store.work("weights") / _name(run, seed)
+    return store.work("weights") / name(replace(run, seed=seed))
+
+
+def name(run: Run) -> str:
+    """The file that holds the run's weights."""
+    return f"{key(run.recipe())}-{run.seed}.safetensors"
 
 
 def describe(run: Run) -> str:
@@ -59,13 +64,9 @@ def describe(run: Run) -> str:
 
 
 def _places(store: Store, run: Run) -> Iterator[Path]:
-    yield store.root / ".lohe" / "weights" / _name(run, run.seed)
+    yield store.root / ".lohe" / "weights" / name(run)
     with resources.as_file(resources.files("lohe.experiments") / PACKAGED) as folder:
-        yield folder / _name(run, run.seed)
-
-
-def _name(run: Run, seed: int) -> str:
-    return f"{key(run.recipe())}-{seed}.safetensors"
+        yield folder / name(run)
 
 
 def _read(place: Path) -> Weights:

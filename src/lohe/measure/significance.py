@@ -26,8 +26,12 @@ class Difference:
 
 
 def mean_std(values: Sample) -> tuple[float, float]:
-    """Mean and standard deviation with n - 1, as the paper prints them; one value has no spread."""
-    return fmean(values), stdev(values) if len(values) > 1 else float("nan")
+    """Mean and standard deviation with n - 1, as the paper prints them.
+
+    One value has no spread, nor have values of which one is not finite (`stdev` refuses those).
+    """
+    spread = len(values) > 1 and all(math.isfinite(x) for x in values)
+    return fmean(values), stdev(values) if spread else math.nan
 
 
 def welch(a: Sample, b: Sample, confidence: float = 0.95) -> Difference:

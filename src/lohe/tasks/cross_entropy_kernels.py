@@ -16,7 +16,6 @@ from torch import Tensor
 
 BLOCK = 2048  # classes at a time
 WARPS = 16
-ROWS = 16  # that a program rescales: few programs, since as a rule they have nothing to do
 
 
 def negative_log_likelihood(
@@ -47,23 +46,6 @@ def negative_log_likelihood(
             num_warps=WARPS,
         )
     return nll
-
-
-def rescale(
-    gradient: Float[Tensor, "models rows classes"], factor: Float[Tensor, " models"]
-) -> None:
-    """Multiply by the factor of each model, in place; a factor of 1 costs no pass over memory."""
-    models, rows, classes = gradient.shape
-    with torch.cuda.device_of(gradient):
-        _rescale[(triton.cdiv(rows, ROWS), models)](
-            gradient,
-            factor,
-            rows,
-            CLASSES=classes,
-            BLOCK=_block(classes),
-            ROWS=ROWS,
-            num_warps=WARPS,
-        )
 
 
 def _block(classes: int) -> int:
@@ -118,26 +100,3 @@ def _rows(
                 b_x = tl.load(p_x + o, mask=o < CLASSES, other=float("-inf"))  # [BLOCK]
                 b_g = tl.exp(b_x - top) * share - tl.where(o == target, scale, 0.0)
                 tl.store(p_g + o, b_g, mask=o < CLASSES)
-
-
-@triton.jit
-@no_type_check
-def _rescale(
-    p_gradient,
-    p_factor,
-    rows,
-    CLASSES: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-):
-    i_model = tl.program_id(1).to(tl.int64)
-    factor = tl.load(p_factor + i_model)
-    if factor != 1.0:  # also where it is NaN
-        for n in range(ROWS):
-            i_row = tl.program_id(0) * ROWS + n
-            p_g = p_gradient + (i_model * rows + i_row) * CLASSES
-            if i_row < rows:
-                for start in range(0, CLASSES, BLOCK):
-                    o = start + tl.arange(0, BLOCK)
-                    b_g = tl.load(p_g + o, mask=o < CLASSES)  # [BLOCK]
-                    tl.store(p_g + o, b_g * factor, mask=o < CLASSES)

@@ -67,7 +67,8 @@ class TinyStories:
             valid, test = halved(chunks["valid"])
             chunks |= {"valid": valid, "test": test}
         splits = {split: language.next_token(rows) for split, rows in chunks.items()}
-        facts = {"task": asdict(self)} | {k: made[k] for k in ("sources", "stories", "chunks")}
+        facts = {"task": asdict(self)} | {k: made[k] for k in ("sources", "stories")}
+        facts["chunks"] = {split: len(rows) for split, rows in chunks.items()}
         return Data(splits, tuple(made["names"]), made["checksum"], facts)
 
     def loss(

@@ -1,6 +1,7 @@
 """Training and its aftermath: drawing primitives, arrays in, axes out."""
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
@@ -81,3 +82,67 @@ def words(
     ax.invert_yaxis()
     ax.grid(visible=False, axis="y")
     ax.set_xlabel("attention weight")
+
+
+@dataclass(frozen=True)
+class Series:
+    """Values with their errors at some of the levels; `hollow` for those of others."""
+
+    label: str
+    levels: Sequence[float]
+    values: Sequence[float]
+    errors: Sequence[float]
+    color: str
+    marker: str = "o"
+    hollow: bool = False
+
+
+def with_errors(ax: Axes, levels: Sequence[float], series: Sequence[Series]) -> None:
+    """Points with error bars against a level on a log scale, side by side where they meet."""
+    for n, one in enumerate(series):
+        aside = 1.06 ** (n - (len(series) - 1) / 2)
+        ax.errorbar(
+            [aside * x for x in one.levels],
+            one.values,
+            one.errors,
+            fmt=one.marker,
+            color=one.color,
+            mfc="white" if one.hollow else one.color,
+            ms=5,
+            lw=0,
+            elinewidth=1,
+            capsize=2,
+            label=one.label,
+        )
+    if not series:
+        ax.text(0.5, 0.5, "no records", transform=ax.transAxes, ha="center", color=GREY)
+        ax.set_xlim(levels[0], levels[-1])
+    ax.set_xscale("log")
+    _ticks(ax, levels)
+
+
+def cumulative(
+    ax: Axes,
+    thresholds: Sequence[float],
+    fractions: Sequence[float],
+    *,
+    color: str,
+    style: str,
+    label: str | None,
+) -> None:
+    """Fraction below each threshold, both on log scales; zero has no place there."""
+    there = [(x, y) for x, y in zip(thresholds, fractions, strict=True) if y > 0]
+    ax.loglog(
+        [x for x, _ in there],
+        [y for _, y in there],
+        style,
+        color=color,
+        lw=1.2,
+        alpha=0.7,
+        label=label,
+    )
+
+
+def hollow(ax: Axes, x: Sequence[float], y: Sequence[float], *, color: str, label: str) -> None:
+    """Published points beside a measured curve."""
+    ax.loglog(x, y, "s", ms=7, mfc="white", mec=color, mew=1.5, label=label, zorder=5)

@@ -1,0 +1,140 @@
+"""Perplexities of language models: which run, which metric, and what they are compared by.
+
+Absolute perplexities mean nothing on another corpus, ratios to softmax in the same cohort do: two
+models are compared by the logarithm of the ratio of their means.
+"""
+
+import math
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from statistics import fmean
+
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.setting import Setting
+from lohe.experiments.tables import plus_minus
+from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, ours
+from lohe.measure.significance import mean_std
+from lohe.models import Mechanism, Oscillator
+from lohe.train import Run
+
+CORPORA: Mapping[str, str] = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
+READINGS: Mapping[str, Oscillator] = {
+    "as published": Oscillator(anchors="free"),  # anchors leave the sphere in training (D1)
+    "as defined": Oscillator(),
+}
+UNPRINTED = "not in the paper"
+TREND = "a trend only, from 27,096 training chunks against the published 4.67 million"
+
+
+def oscillator(reading: str, d_osc: int, sharpness: float = 1) -> Oscillator:
+    return replace(READINGS[reading], d_osc=d_osc, sharpness=sharpness)
+
+
+def run(setting: Setting, corpus: str, attention: Mechanism, seed: int = 0) -> Run:
+    """The corpus's recipe with this attention."""
+    make = {"wikitext2": setting.wikitext2, "tinystories": setting.tinystories}[corpus]
+    return make(attention, seed)
+
+
+def metric(setting: Setting, corpus: str) -> str:
+    """What is reported: as published, unless stories were kept back from selection."""
+    if corpus == "wikitext2":
+        return "valid_published.perplexity"
+    kept_back = getattr(setting.corpora.tinystories, "halves", False)
+    return "test.perplexity" if kept_back else "valid.perplexity"
+
+
+def by_seed(evidence: Evidence, corpus: str, attention: Mechanism) -> dict[int, float]:
+    """Of our runs."""
+    setting = evidence.setting
+    records = evidence.records(run(setting, corpus, attention))
+    return {record.seed: record.result[metric(setting, corpus)] for record in records}
+
+
+def perplexities(evidence: Evidence, corpus: str, attention: Mechanism) -> list[float]:
+    """Of our runs, in order of seed."""
+    return list(by_seed(evidence, corpus, attention).values())
+
+
+def mean(values: Sequence[float]) -> Estimate | None:
+    """None where it has no error: fewer than two runs, or one that diverged."""
+    usable = len(values) > 1 and all(math.isfinite(x) for x in values)
+    return ours(values) if usable else None
+
+
+def log_ratio(a: Estimate, b: Estimate) -> Estimate:
+    """ln(a / b) with its standard error."""
+    return log(a) - log(b)
+
+
+def same_ratio(a: Sequence[float], b: Sequence[float], paper: Estimate) -> Agreement | Verdict:
+    """Is ln(mean a / mean b) of our runs the paper's?"""
+    if not a or not b:
+        return "no records"
+    over, under = mean(a), mean(b)
+    if over is None or under is None:
+        return "inconclusive"
+    return Agreement(log_ratio(over, under) - paper, margin("perplexity_ratio"))
+
+
+def same_value(values: Sequence[float], paper: Estimate, setting: Setting) -> Agreement | Verdict:
+    """Is our perplexity the paper's? Asked on the paper's corpora only."""
+    if not values:
+        return "no records"
+    if not setting.corpora.published:
+        return "not comparable"
+    found = mean(values)
+    return (
+        Agreement(log_ratio(found, paper), margin("perplexity_ratio")) if found else "inconclusive"
+    )
+
+
+def name(setting: Setting, corpus: str) -> str:
+    """For people; a corpus far smaller than the published one shows a trend."""
+    trend = corpus == "tinystories" and not setting.corpora.published
+    return f"{CORPORA[corpus]} (trend)" if trend else CORPORA[corpus]
+
+
+def about(
+    evidence: Evidence, item: str, recorded: bool, corpora: Collection[str] = CORPORA
+) -> list[str]:
+    """Notes that every table of language models ends with."""
+    setting = evidence.setting
+    if not recorded:
+        scale = setting.scale
+        return [f"None of ours yet at scale {scale}: lohe run {item} --scale {scale}."]
+    if setting.scale == "smoke":
+        return ["Smoke scale: generated data, nothing has been learned."]
+    if setting.corpora.published:
+        return []
+    notes = {
+        "wikitext2": "WikiText-2 here is the `tokens` release; the paper used the raw one: "
+        "perplexities are not comparable, their ratios are.",
+        "tinystories": f"TinyStories here shows {TREND}, gone through up to "
+        f"{setting.corpora.story_epochs} times; scored on the half of the validation stories that "
+        "no epoch was selected on.",
+    }
+    return [notes[corpus] for corpus in corpora]
+
+
+def shown(values: Sequence[float], digits: int = 2) -> str:
+    return plus_minus(*mean_std(values), digits=digits) if values else "no records"
+
+
+def gap(a: Sequence[float], b: Sequence[float], digits: int = 2) -> str:
+    """mean a - mean b, with its sign."""
+    return f"{fmean(a) - fmean(b):+.{digits}f}" if a and b else "no records"
+
+
+def printed_gap(a: Sequence[float], b: Sequence[float]) -> str:
+    """As the paper prints it: the difference of the means that it prints, of two decimals.
+
+    >>> printed_gap([10.2757], [8.6715]), gap([10.2757], [8.6715])
+    ('+1.61', '+1.60')
+    """
+    return f"{round(fmean(a), 2) - round(fmean(b), 2):+.2f}"
+
+
+def ratio(a: Sequence[float], b: Sequence[float]) -> str:
+    """The ratio of the means, and their difference: 1.118 (+11.67)."""
+    return f"{fmean(a) / fmean(b):.3f} ({gap(a, b)})" if a and b else "no records"

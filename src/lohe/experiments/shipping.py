@@ -1,0 +1,105 @@
+"""The few trained models that are part of the package: made from a store, by
+
+    python -m lohe.experiments.shipping --store results --data ROOT
+
+Parameters are rounded to float16. Each file says what the model scored before and after that, and
+carries its vocabulary, so that it can be used where the corpus is not.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Annotated
+
+import safetensors
+import safetensors.torch
+import torch
+import typer
+from torch import nn
+
+from lohe.experiments import files, weights
+from lohe.experiments.agreement import AS_DEFINED, AS_PUBLISHED
+from lohe.experiments.measures import Bench
+from lohe.experiments.robustness import scores
+from lohe.experiments.setting import COMPACT, Setting
+from lohe.experiments.store import Store
+from lohe.models import Oscillator, Softmax
+from lohe.tasks import Data, Split
+from lohe.train import Run, assembled
+
+FOLDER = Path(__file__).parent / weights.PACKAGED
+LIMIT = 12 * 2**20  # bytes, all files together
+SVA_SEEDS = range(5)
+
+
+def shipped() -> Iterator[Run]:
+    """What is to be part of the package; those that are not trained yet are left out."""
+    setting, published = Setting(chosen=COMPACT), Oscillator(anchors="free")
+    for mechanism in (Softmax(), AS_PUBLISHED, AS_DEFINED):
+        yield from (setting.agreement(mechanism, seed) for seed in SVA_SEEDS)
+    yield setting.keyword_spotting("ten words", published)
+    yield setting.wikitext2(published)
+    yield setting.tinystories(published)
+
+
+def ship(run: Run, bench: Bench, folder: Path = FOLDER) -> dict[str, float]:
+    """Write the run's parameters in float16; by how much each metric changes by that."""
+    found = weights.find(bench.store, run)
+    if found is None:
+        raise FileNotFoundError(f"No weights of {weights.describe(run)} in {bench.store.root}.")
+    data = bench.data(run)
+    rounded = {name: x.half() for name, x in found.tensors.items()}
+    before, after = (
+        scores(assembled(run, data, {n: x.float() for n, x in t.items()}), run.task, data.valid)
+        for t in (found.tensors, rounded)
+    )
+    shapes = {name: list(rows.shape[1:]) for name, rows in data.train.inputs.items()}
+    about = {
+        "lohe": "weights",
+        "seed": str(run.seed),
+        "recipe": json.dumps(run.recipe()),
+        "result": json.dumps({f"valid.{name}": x for name, x in after.items()}),
+        "before_rounding": json.dumps({f"valid.{name}": x for name, x in before.items()}),
+        "names": json.dumps(data.names),
+        "shapes": json.dumps(shapes),
+    }
+    folder.mkdir(exist_ok=True)
+    files.write(folder / weights.name(run), safetensors.torch.save(rounded, metadata=about))
+    return {name: after[name] - before[name] for name in before}
+
+
+def model(run: Run) -> tuple[nn.Module, tuple[str, ...]]:
+    """A packaged model, ready to be used, and its vocabulary; no corpus is needed."""
+    path = FOLDER / weights.name(run)
+    if not path.is_file():
+        raise FileNotFoundError(f"{weights.describe(run)} is not part of the package.")
+    with safetensors.safe_open(path, framework="pt") as file:
+        about = file.metadata()
+        tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
+    names = tuple(json.loads(about["names"]))
+    inputs = {name: torch.empty(0, *s) for name, s in json.loads(about["shapes"]).items()}
+    data = Data({"train": Split(inputs, {})}, names, checksum="")
+    return assembled(run, data, tensors), names
+
+
+def main(
+    store: Annotated[Path, typer.Option(help="Store with the weights.")] = Path("results"),
+    data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
+) -> None:
+    """Write the packaged models, and print what rounding to float16 changes."""
+    bench = Bench(Store(store), root=data)
+    for run in shipped():
+        if weights.find(bench.store, run) is None:
+            typer.echo(f"not trained yet: {weights.describe(run)}")
+            continue
+        change = ship(run, bench)
+        said = ", ".join(f"{name} {x:+.2g}" for name, x in change.items())
+        typer.echo(f"{weights.describe(run)}: {said}")
+    size = sum(path.stat().st_size for path in FOLDER.glob("*.safetensors"))
+    typer.echo(f"{size / 2**20:.1f} of {LIMIT / 2**20:.0f} MiB")
+    if size > LIMIT:
+        raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(main)

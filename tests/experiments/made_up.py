@@ -1,0 +1,143 @@
+"""What studies of rank are tested on: untrained models, and records of the published numbers."""
+
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from lohe.experiments import cohort, effective_rank, truncation
+from lohe.experiments.attention_entropy import AttentionEntropy
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.measures import Bench, Measure, measure_recipe
+from lohe.experiments.records import Record
+from lohe.experiments.reported import published
+from lohe.experiments.setting import COMPACT, Corpora, Setting
+from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
+from lohe.train import Run
+
+SMOKE = Setting("smoke")
+RANKS = (3, 5, 9, 17, 33)
+SPREAD = (-0.02, -0.01, 0.0, 0.01, 0.02)  # of seeds of which only the mean is published
+
+
+class Untrained(Bench):
+    """Models as they are before training: enough for what is true of any model."""
+
+    def model(self, run: Run) -> nn.Module:
+        return run.model.build(self.data(run), torch.Generator().manual_seed(run.seed)).eval()
+
+
+def tokens_of(bench: Bench, run: Run, chunks: int) -> Tensor:
+    return bench.data(run).valid.take(slice(chunks)).inputs["tokens"]
+
+
+def record(recipe: dict[str, Any], seed: int, result: Mapping[str, float], curve=()) -> Record:
+    return Record(
+        recipe=recipe,
+        seed=seed,
+        code_version="0",
+        data_checksum="",
+        environment={},
+        result=dict(result),
+        wall_seconds=1.0,
+        curve=list(curve),
+    )
+
+
+def trained(run: Run, perplexities: Sequence[float]) -> list[Record]:
+    return [
+        record(run.recipe(), seed, {"valid.perplexity": x}) for seed, x in enumerate(perplexities)
+    ]
+
+
+def measured(measure: Measure, result: Mapping[str, float], curve=()) -> Record:
+    return record(measure_recipe(measure), 0, result, curve)
+
+
+class MadeUp:
+    """Everything that Figures 9 and 10 read, equal to the published values where there are any."""
+
+    def __init__(self, scale: str = "full", corpora: Corpora = COMPACT):
+        self.setting = Setting(scale, corpora)
+
+    @cached_property
+    def evidence(self) -> Evidence:
+        return Evidence(self.records, self.setting)
+
+    @cached_property
+    def records(self) -> list[Record]:
+        return [*self.runs(), *self.measured()]
+
+    def measured(self) -> list[Record]:
+        return [*self.ranks(), *self.cuts(), *self.entropies()]
+
+    def runs(self) -> list[Record]:
+        found = []
+        for corpus in cohort.CORPORA:
+            table = published("table4")[corpus]
+            found += trained(self.of(corpus, Softmax()), table["softmax"])
+            for reading in cohort.READINGS:
+                for d, values in table["oscillator"].items():
+                    mechanism = cohort.oscillator(int(d), reading)
+                    found += trained(self.of(corpus, mechanism), values)
+            times = 1 if corpus == "tinystories" else 11.4
+            for d, mean in published("figure10")["rank_matched"].items():
+                values = [times * (mean + x) for x in SPREAD]
+                found += trained(self.of(corpus, RankMatchedSoftmax(d_qk=int(d))), values)
+        return found
+
+    def ranks(self) -> list[Record]:
+        paper, found = published("figure10"), []
+        for corpus in cohort.CORPORA:
+            softmax = paper["softmax_attention"]
+            result = {"attention.mean": softmax["mean"], "attention.std": softmax["std"]}
+            found.append(measured(effective_rank.of(self.setting, corpus, Softmax()), result))
+            for reading in cohort.READINGS:
+                for d, s in paper["similarity"].items():
+                    result = {"similarity.mean": s["mean"], "similarity.std": s["std"]}
+                    result |= {"similarity.rank": int(d) + 1, "attention.std": 20.0}
+                    result |= {"attention.mean": paper["attention"][d]}
+                    mechanism = cohort.oscillator(int(d), reading)
+                    found.append(
+                        measured(effective_rank.of(self.setting, corpus, mechanism), result)
+                    )
+        return found
+
+    def cuts(self) -> list[Record]:
+        found = []
+        for corpus in cohort.CORPORA:
+            times = 1 if corpus == "tinystories" else 11.4
+            whole = published("table4")[corpus]["softmax"][0]
+            for r in RANKS:
+                leaks = times * published("figure10")["truncated"][str(r)]
+                result = {"as_published": leaks, "causal": 1.2 * leaks, "whole": whole}
+                found.append(measured(truncation.of(self.setting, corpus, r), result))
+        return found
+
+    def entropies(self) -> list[Record]:
+        paper, found = published("figure9"), []
+        for corpus in cohort.CORPORA:
+            for name, reading, mechanism in cohort.mechanisms():
+                d = name.removeprefix("d_osc = ")
+                median, q1, q3 = paper["oscillator"][d] if reading else paper["softmax"]
+                result = {"median": median, "q1": q1, "q3": q3, "rows": 88456, "mean": median}
+                curve = [{"histogram": triangle(q1, median, q3)}]
+                measure = AttentionEntropy(
+                    cohort.run(self.setting, corpus, mechanism), cohort.chunks(self.setting)
+                )
+                found.append(measured(measure, result, curve))
+        return found
+
+    def of(self, corpus: str, mechanism: Mechanism) -> Run:
+        return cohort.run(self.setting, corpus, mechanism)
+
+
+def triangle(q1: float, median: float, q3: float) -> list[int]:
+    """A histogram that rises to the median and falls from it."""
+    at = [(n + 0.5) / 100 for n in range(100)]
+    sides = [
+        (median - x) / (median - q1) if x < median else (x - median) / (q3 - median) for x in at
+    ]
+    return [max(0, round(1000 * (1 - s / 2.5))) for s in sides]
