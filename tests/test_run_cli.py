@@ -90,7 +90,8 @@ def test_a_dry_run_says_what_is_there_and_what_is_not(trained):
     assert result.exit_code == 0
     first, *rest = result.stdout.splitlines()
     assert first == "15 runs, 10 cached, 5 to train"
-    assert len(rest) == PACKS
+    assert len(rest) == PACKS + 1
+    assert rest[-1].startswith("In all about ")
     assert re.fullmatch(r"  SVA, Softmax, seeds 4: 2 epochs, about \d+ s", rest[0])
     assert sorted(Store(store).load(smoke_runs(0)[0].recipe())) == [0, 1]
 

@@ -1,37 +1,27 @@
 """`lohe run | show | compare`: train what is missing, and print what the records say."""
 
 import re
-import sys
-import time
 import warnings
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
 import typer
-from rich import box
 from rich.console import Console
-from rich.progress import (
-    BarColumn,
-    MofNCompleteColumn,
-    Progress,
-    TaskID,
-    TextColumn,
-    TimeRemainingColumn,
-)
-from rich.table import Table as RichTable
 
-from lohe.experiments import PAPER, all_measures, all_runs, chosen, item
+from lohe.experiments import PAPER, all_measures, all_runs, chosen, item, report, terminal
+from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, take, untaken
 from lohe.experiments.recipes import SCALES
 from lohe.experiments.records import Record, key
-from lohe.experiments.runner import Pack, complete, missing
+from lohe.experiments.runner import Logger, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
 from lohe.experiments.store import Store
-from lohe.experiments.tables import Table, verdict_table
+from lohe.experiments.tables import verdict_table
 from lohe.experiments.verdicts import judge
 from lohe.tasks import data_root, wikitext2
 from lohe.train import Run
@@ -41,7 +31,6 @@ ItemName = Annotated[str, typer.Argument(help=f"One of {', '.join(PAPER)}, or al
 CorpusName = Annotated[str, typer.Option(help=f"One of auto, {', '.join(CORPORA)}.")]
 Scale = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
 Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
-LINE_EVERY_S = 30.0  # of progress, where there is no terminal to draw a bar in
 
 
 def run_command(
@@ -54,6 +43,9 @@ def run_command(
     pack: Annotated[int, typer.Option(help="Seeds trained at once.", min=1)] = 10,
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run.")] = False,
+    tensorboard: Annotated[
+        Path | None, typer.Option(help="Folder for TensorBoard's curves, if it is installed.")
+    ] = None,
 ) -> None:
     """Train and measure what an item of the paper needs and the store does not have yet.
 
@@ -72,9 +64,10 @@ def run_command(
         measures = untaken(all_measures(items.values(), setting), records)
         models = model_runs(measures)
         if dry_run:
-            _plan(runs, models, measures, records, pack)
+            _plan(runs, models, measures, records, pack, where)
             return
-        _train(runs + models, models, records, where, pack, data)
+        with _logger(tensorboard) as log:
+            _train(runs + models, models, records, where, pack, data, log)
         _measure(measures, Bench(records, where, data))
         _show(items, Evidence(_records(records), setting))
 
@@ -101,16 +94,46 @@ def show_command(
             _draw(name, figure, evidence)
 
 
-def compare_command(store: Root = Path("results"), corpus: CorpusName = "auto") -> None:
-    """Print every item at full scale, ours beside the published, with verdicts.
+def compare_command(
+    items: Annotated[
+        list[str] | None, typer.Option("--item", help="Only this item; may be given again.")
+    ] = None,
+    brief: Annotated[bool, typer.Option("--brief", help="Only the summary.")] = False,
+    html: Annotated[
+        Path | None, typer.Option(file_okay=False, help="Write a page with figures here.")
+    ] = None,
+    scale: Scale = "full",
+    store: Root = Path("results"),
+    corpus: CorpusName = "auto",
+) -> None:
+    """Our numbers beside the paper's, with verdicts: a summary, the headlines, every item.
 
     \b
     Examples:
       lohe compare
+      lohe compare --brief
+      lohe compare --item table2 --item figure6
+      lohe compare --html report
     """
     with _refusals():
+        asked = {name: item(name) for name in items or PAPER}
         records = _records(Store(store))
-        _show(PAPER, Evidence(records, _setting("full", corpus, records)))
+        evidence = Evidence(records, _setting(scale, corpus, records))
+        if html:
+            from lohe.experiments import page
+
+            typer.echo(f"wrote {page.write(html, asked, evidence)}", err=True)
+            return
+        found = report.sections(asked, evidence)
+        Console(highlight=False).print(f"{report.overall(found)}\n")
+        for table in (report.values(found), report.claims(found)):
+            terminal.show(table)
+        if not items:
+            terminal.show_headlines(report.headlines(found))
+        terminal.show(report.times(found, evidence))
+        if not brief:
+            for section in found:
+                _show_item(section.item, evidence)
 
 
 def _corpora(name: str, root: Path | None) -> Corpora:
@@ -130,8 +153,9 @@ def _setting(scale: str, corpus: str, records: list[Record]) -> Setting:
     keys = {key(record.recipe) for record in records}
 
     def recorded(corpora: Corpora) -> int:
-        setting = Setting(scale, corpora)
-        return sum(key(run.recipe()) in keys for run in all_runs(PAPER.values(), setting))
+        runs = all_runs(PAPER.values(), Setting(scale, corpora))
+        recipes = {replace(run, seed=0) for run in runs}
+        return sum(key(run.recipe()) in keys for run in recipes)
 
     return Setting(scale, max((COMPACT, PAPERS), key=recorded))
 
@@ -154,10 +178,11 @@ def _refusals() -> Iterator[None]:
 
 def _records(store: Store) -> list[Record]:
     """All that can be read; the rest is named, and stays as it is."""
-    for problem in store.problems():
-        typer.echo(f"left alone: {problem}", err=True)
-    with warnings.catch_warnings(action="ignore"):  # the same problems again
-        return list(store.all())
+    with warnings.catch_warnings(record=True, action="always") as problems:
+        records = list(store.all())
+    for problem in problems:
+        typer.echo(f"left alone: {problem.message}", err=True)
+    return records
 
 
 def _seeds(text: str) -> list[int] | None:
@@ -192,40 +217,73 @@ def _device(name: str) -> str:
 
 
 def _plan(
-    runs: list[Run], models: list[Run], measures: list[Measure], store: Store, size: int
+    runs: list[Run],
+    models: list[Run],
+    measures: list[Measure],
+    store: Store,
+    size: int,
+    device: str,
 ) -> None:
     """What is cached, what is not, and what it may take, from what such runs took before."""
     wanted = list(dict.fromkeys(runs + models))
     todo = missing(wanted, store, size, models)
     waiting = sum(len(p.seeds) for p in todo)
-    console = Console(highlight=False)
+    estimates = Estimates(_records(store), device)
+    console = Console(highlight=False, markup=False)
     console.print(
         f"{len(wanted)} runs, {len(wanted) - waiting} cached, {waiting} to train", style="bold"
     )
+    known: list[float | None] = []
     for pack in todo:
-        took = [r.wall_seconds for r in store.load(pack.run.recipe()).values()]
-        guess = f"about {sum(took) / len(took) * len(pack.seeds):.0f} s" if took else "time unknown"
-        console.print(f"  {pack.name}: {pack.run.epochs} epochs, {guess}", soft_wrap=True)
+        guess = estimates.pack(pack)
+        known.append(guess[0] if guess else None)
+        how = "" if guess is None or guess[1] else ", by a similar run"
+        said = f"{_about(known[-1])}{how}"
+        console.print(f"  {pack.name}: {pack.run.epochs} epochs, {said}", soft_wrap=True)
     if measures:
         console.print(f"{len(measures)} measurements to take", style="bold")
-        for measure in measures:
-            console.print(f"  {measure_name(measure)}", soft_wrap=True)
+    for measure in measures:
+        known.append(estimates.measure(measure))
+        console.print(f"  {measure_name(measure)}: {_about(known[-1])}", soft_wrap=True)
+    if len(known) > 1:
+        unknown = sum(x is None for x in known)
+        rest = f", and {unknown} of unknown time" if unknown else ""
+        console.print(f"In all {_about(sum(x for x in known if x))} on {device}{rest}")
+
+
+def _about(seconds: float | None) -> str:
+    return "time unknown" if seconds is None else f"about {duration(seconds)}"
 
 
 def _measure(measures: list[Measure], bench: Bench) -> None:
-    for n, measure in enumerate(measures):
-        typer.echo(f"measuring {n + 1}/{len(measures)} {measure_name(measure)}", err=True)
-        for _ in take([measure], bench):
-            pass
+    with terminal.bars() as shown:
+        heard = 0
+
+        def listen(what: str, measure: Measure) -> None:
+            nonlocal heard
+            shown.measuring(what, measure, heard, len(measures))
+            heard += 1
+
+        try:
+            for measure in take(measures, bench, listen):
+                shown.measuring("measured", measure, heard, len(measures))
+        except KeyboardInterrupt:
+            said = "Stopped. The same command continues with this measurement."
+            typer.echo(f"\n{said}", err=True)
+            raise typer.Exit(130) from None
 
 
 def _show(items: Mapping[str, Item], evidence: Evidence) -> None:
     for one in items.values():
-        if one.table:
-            _print(one.table(evidence))
-        judged = judge(one.lines(evidence))
-        if judged and evidence.setting.scale != "smoke":
-            _print(verdict_table(one.title, judged))
+        _show_item(one, evidence)
+
+
+def _show_item(one: Item, evidence: Evidence) -> None:
+    if one.table:
+        terminal.show(one.table(evidence))
+    judged = judge(one.lines(evidence))
+    if judged and evidence.setting.scale != "smoke":
+        terminal.show(verdict_table(one.title, judged))
 
 
 def _draw(name: str, path: Path, evidence: Evidence) -> None:
@@ -237,50 +295,33 @@ def _draw(name: str, path: Path, evidence: Evidence) -> None:
     typer.echo(f"wrote {path}", err=True)
 
 
+def _logger(folder: Path | None) -> AbstractContextManager[Logger]:
+    """Curves for TensorBoard where they are asked for."""
+    if folder is None:
+        return nullcontext(lambda pack, epoch, metrics: None)
+    from lohe.experiments.tensorboard import Scalars
+
+    return closing(Scalars(folder))
+
+
 def _train(
-    runs: list[Run], models: list[Run], store: Store, device: str, size: int, data: Path | None
+    runs: list[Run],
+    models: list[Run],
+    store: Store,
+    device: str,
+    size: int,
+    data: Path | None,
+    log: Logger,
 ) -> None:
-    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
-    console, quiet = Console(stderr=True), not sys.stderr.isatty()
-    with Progress(*shown, TimeRemainingColumn(), console=console, disable=quiet) as bars:
-        ids: dict[str, TaskID] = {}
-        said = time.monotonic()
-
-        def listen(what: str, pack: Pack, done: int, of: int) -> None:
-            nonlocal said
-            if bars.disable:
-                if what != "training" or done in (0, of) or time.monotonic() - said > LINE_EVERY_S:
-                    typer.echo(f"{what} {done}/{of} {pack.name}", err=True)
-                    said = time.monotonic()
-                return
-            if what.startswith("left to others"):
-                console.print(f"{pack.name}: {what}", markup=False)
-                return
-            if pack.name not in ids:
-                ids[pack.name] = bars.add_task(pack.name, total=of)
-            bars.update(ids[pack.name], completed=done)
-
-        how = {"device": device, "size": size, "root": data, "listen": listen}
-        for _ in complete(runs, store, **how, with_weights=models):
+    with terminal.bars() as shown:
+        for _ in complete(
+            runs,
+            store,
+            device=device,
+            size=size,
+            root=data,
+            listen=shown.training,
+            with_weights=models,
+            log=log,
+        ):
             pass
-
-
-def _print(table: Table) -> None:
-    console = Console(highlight=False)
-    # no frame: Table 2 fits in 80 columns
-    shown = RichTable(
-        title=table.title,
-        title_justify="left",
-        box=box.SIMPLE_HEAD,
-        show_edge=False,
-        pad_edge=False,
-        padding=(0, 0, 0, 1),
-    )
-    for n, column in enumerate(table.columns):
-        shown.add_column(column, justify="right" if n else "left", overflow="fold")
-    for row in table.rows:
-        shown.add_row(*row)
-    console.print(shown)
-    for note in table.notes:
-        console.print(f"- {note}", soft_wrap=True)
-    console.print()

@@ -62,6 +62,17 @@ def test_no_checkpoint_is_none(checkpoint):
     assert not checkpoint.folder.exists()
 
 
+def test_the_state_is_read_without_the_tensors(checkpoint):
+    assert checkpoint.state() is None
+    workers.save(checkpoint.folder, 1)
+    workers.save(checkpoint.folder, 2)
+    next(checkpoint.folder.glob("step-2.safetensors")).unlink()
+    assert checkpoint.state() == {"step": 2}
+    for damaged in (b"{", b"[]", b'{"state":3}'):
+        (checkpoint.folder / "step-2.json").write_bytes(damaged)
+        assert checkpoint.state() is None
+
+
 def test_two_are_kept_and_clear_removes_all(checkpoint):
     for step in range(12):
         workers.save(checkpoint.folder, step)

@@ -124,9 +124,36 @@ def test_seeds_that_others_train_are_left_to_them(store):
     with store.claim(recipe, [1]):
         runs = seeds(0, 1, 2)
         listen = lambda what, pack, done, of: heard.append((what[:14], pack.seeds))  # noqa: E731
-        assert finished(runs, store, listen=listen) == [[2]]
-    assert ("left to others", [0, 1]) in heard
-    assert finished(seeds(0, 1, 2), store) == [[0, 1]]
+        assert finished(runs, store, listen=listen) == [[0], [2]]  # the free ones of their pack too
+    assert ("left to others", [1]) in heard
+    assert finished(seeds(0, 1, 2), store) == [[1]]
+
+
+def test_seeds_that_are_taken_while_we_look_are_left_too(store, monkeypatch):
+    """Busy again for the free ones of a pack: what remains gets smaller, and it ends."""
+    recipe, claim, asked = seeds(0)[0].recipe(), store.claim, []
+
+    def rival(wanted, numbers, *how):
+        asked.append(list(numbers))
+        return claim(wanted, numbers, *how)
+
+    monkeypatch.setattr(store, "claim", rival)
+    with claim(recipe, [0]), claim(recipe, [1]):
+        assert finished(seeds(0, 1), store, size=2) == []
+    assert asked == [[0, 1]]
+    with claim(recipe, [3]):
+        assert finished(seeds(2, 3, 4), store, size=3) == [[2, 4]]
+    assert asked[1:] == [[2, 3, 4], [2, 4]]
+
+
+def test_every_epoch_is_logged_with_the_metrics_of_each_seed(store):
+    lines = []
+    finished(seeds(3, 1), store, log=lambda *heard: lines.append(heard))
+    assert [(pack.seeds, epoch) for pack, epoch, _ in lines] == [([3, 1], 0), ([3, 1], 1)]
+    found = store.load(seeds(0)[0].recipe())
+    for n, seed in enumerate([3, 1]):
+        logged = [metrics[n]["overall"] for _, _, metrics in lines]
+        assert logged == pytest.approx([line["overall"] for line in found[seed].curve], rel=1e-4)
 
 
 def test_two_processes_train_every_seed_once(tmp_path, context, start, finish):
@@ -145,6 +172,21 @@ def test_a_checkpoint_that_outlived_its_records_is_cleared(store):
     checkpoint.save({"x": torch.zeros(1)}, {})
     finished([run], store)
     assert checkpoint.load() is None
+
+
+def test_checkpoints_of_other_pack_sizes_go_with_their_last_record(store):
+    """A pack of three was stopped; its seeds were then trained in another way."""
+    recipe = seeds(0)[0].recipe()
+    left = store.checkpoint(recipe, [0, 1, 2])
+    left.save({"x": torch.zeros(1)}, {"outcomes": [{"seed": seed} for seed in range(3)]})
+    finished(seeds(0, 1), store)
+    assert left.load() is not None  # seed 2 still needs it
+    with store.claim(recipe, [0]):
+        finished(seeds(2), store)
+    assert left.load() is not None  # someone may be training seed 0 again, for its weights
+    finished(seeds(3), store)
+    assert left.load() is None
+    assert not left.folder.exists()
 
 
 def test_a_pack_is_named_by_what_is_not_the_default():

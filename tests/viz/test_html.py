@@ -17,10 +17,15 @@ def test_text_is_escaped_everywhere(tmp_path):
         html.facts({EVIL: EVIL}),
         html.table(EVIL, [EVIL], [[EVIL]]),
         html.figure([picture], EVIL),
+        html.heading("plain", EVIL),
+        html.contents({EVIL: {EVIL: EVIL}}),
+        html.marked([(EVIL, EVIL, EVIL)]),
+        html.details(EVIL, []),
+        html.table("plain", ["a", EVIL], [[EVIL, EVIL]], narrow="stack", links=[EVIL]),
     ]
     page = html.page(EVIL, parts)
     assert "<script" not in page
-    assert page.count("&lt;script&gt;") == 13
+    assert page.count("&lt;script&gt;") == 13 + 1 + 3 + 4 + 1 + 5
 
 
 def test_a_picture_is_carried_by_the_page(tmp_path):
@@ -37,3 +42,27 @@ def test_backticks_are_code_and_verdicts_have_a_colour():
     assert '<td class="good">consistent</td>' in html.table("t", ["a"], [["consistent"]])
     assert '<td class="bad">differs</td>' in html.table("t", ["a"], [["differs"]])
     assert "<td>1.0</td>" in html.table("t", ["a"], [["1.0"]])
+
+
+def test_links_lead_to_headings():
+    assert html.heading("Table 2", "table2") == '<h2 id="table2">Table 2</h2>'
+    assert html.heading("small", level=3) == "<h3>small</h3>"
+    assert '<a href="#table2">Table 2</a>' in html.contents({"Tables": {"table2": "Table 2"}})
+    linked = html.table("t", ["item", "n"], [["table2", "1"], ["all", "2"]], links=["table2"])
+    assert '<td><a href="#table2">table2</a></td>' in linked
+    assert "<td>all</td>" in linked
+
+
+def test_a_stacked_table_names_its_cells():
+    shown = html.table("t", ["line", "paper"], [["a", "1"]], narrow="stack")
+    assert '<td data-name="paper">1</td>' in shown
+    assert "data-name" not in html.table("t", ["line", "paper"], [["a", "1"]])
+
+
+def test_a_list_may_begin_with_verdicts():
+    assert html.marked([("holds", ": `p` = 1", "")]) == (
+        '<ul><li><span class="good">holds</span>: <code>p</code> = 1</li></ul>'
+    )
+    assert html.marked([("maybe", "", "table2")]) == (
+        '<ul><li>maybe <a href="#table2">table2</a></li></ul>'
+    )

@@ -60,6 +60,15 @@ class Checkpoint:
                 warnings.warn(str(damage), stacklevel=2)
         return None
 
+    def state(self) -> dict[str, Any] | None:
+        """What the newest one says besides its tensors, which are not read; None if unreadable."""
+        try:
+            step = max(self._steps("json"))
+            state = exact.loads(self._manifest(step).read_bytes())["state"]
+        except (ValueError, KeyError, TypeError, OSError):
+            return None
+        return state if isinstance(state, dict) else None
+
     def clear(self) -> None:
         """Delete the checkpoint, once the run's record is safe."""
         if self.folder.is_dir():

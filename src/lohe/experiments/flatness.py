@@ -27,7 +27,7 @@ BOXES = {
 
 def runs(setting: Setting) -> list[Run]:
     """Agreement models, of which the right panel shows every seed."""
-    seeds = setting.seeds(agreement.SEEDS, quick=5, smoke=2)
+    seeds = setting.seeds(agreement.COHORT, quick=5, smoke=2)
     names = [name for ours in BOXES.values() for name in ours]
     return [setting.agreement(agreement.MECHANISMS[n], seed) for n in names for seed in seeds]
 

@@ -19,7 +19,7 @@ from lohe.experiments.records import Record
 from lohe.experiments.runner import environment
 from lohe.experiments.store import Store
 from lohe.tasks import Data, Task
-from lohe.train import Run, assembled, described
+from lohe.train import Run, assembled, brief, described
 from lohe.version import __version__
 
 
@@ -132,7 +132,7 @@ def _record(measure: Measure, recipe: dict[str, Any], seed: int, bench: Bench) -
 def measure_name(measure: Measure) -> str:
     """For people: what is measured, and on what."""
     on = f" of {weights.describe(measure.run)}" if measure.run else ""
-    return f"{type(measure).__name__}{on}"
+    return f"{brief(measure, without=('run',))}{on}"
 
 
 def _file_name(measure: Measure) -> str:

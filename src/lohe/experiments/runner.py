@@ -2,8 +2,9 @@
 
 import platform
 import time
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,11 +16,13 @@ from lohe.experiments.records import Record, key
 from lohe.experiments.store import Store
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data, Task
-from lohe.train import Run, Trained, train
+from lohe.train import Run, Trained, brief, train
 from lohe.version import __version__
 
 # what happened, of which recipe, epochs done, of how many
 Listener = Callable[[str, "Pack", int, int], None]
+# the metrics of each seed of a pack after an epoch
+Logger = Callable[["Pack", int, list[dict[str, float]]], None]
 
 
 @dataclass(frozen=True)
@@ -33,7 +36,7 @@ class Pack:
     def name(self) -> str:
         """For people: task, mechanism, seeds."""
         task = type(self.run.task).__name__
-        attention = _brief(getattr(self.run.model, "attention", None))
+        attention = brief(getattr(self.run.model, "attention", None))
         return f"{task}, {attention}, seeds {seed_ranges(self.seeds)}"
 
 
@@ -54,7 +57,7 @@ def missing(
     runs: Iterable[Run], store: Store, size: int, with_weights: Collection[Run] = ()
 ) -> list[Pack]:
     """What is still to be trained."""
-    found = []
+    found, with_weights = [], frozenset(with_weights)
     for pack in packs(runs, size):
         if seeds := _todo(pack, store, with_weights):
             found.append(Pack(pack.run, seeds))
@@ -82,22 +85,27 @@ def complete(
     load: Callable[[Task], Data] | None = None,
     keep: Callable[[Pack, Trained], None] = lambda pack, trained: None,
     with_weights: Collection[Run] = (),
+    log: Logger = lambda pack, epoch, metrics: None,
 ) -> Iterator[Pack]:
     """Train what is missing, one pack after the other; yields each as its records are written.
 
-    A pack that another process is training is left to it. Interrupted at any moment, the next call
+    Seeds that another process is training are left to it. Interrupted at any moment, the next call
     continues from the last epoch. The weights of `with_weights` are kept; a run that has a record
     but no weights is trained again for them, and its record stays.
     """
     load = load or (lambda task: task.load(root))
     loaded: dict[Task, Data] = {}
-    for pack in packs(runs, size):
+    with_weights = frozenset(with_weights)
+    waiting = deque(packs(runs, size))
+    while waiting:
+        pack = waiting.popleft()
         recipe = pack.run.recipe()
         try:
             with store.claim(recipe, pack.seeds):
                 todo = _todo(pack, store, with_weights)
                 if not todo:
                     store.checkpoint(recipe, pack.seeds).clear()  # killed just before it could
+                    store.drop_checkpoints(recipe, held=pack.seeds)
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
                 now = Pack(pack.run, todo)
@@ -105,18 +113,28 @@ def complete(
                     listen("loading", now, 0, pack.run.epochs)
                     loaded[pack.run.task] = load(pack.run.task)
                 data = loaded[pack.run.task]
-                trained = _train(now, data, store, device, listen)
+                trained = _train(now, data, store, device, listen, log)
                 keep(now, trained)
                 wanted = [s for s in todo if replace(pack.run, seed=s) in with_weights]
                 weights.keep(store, trained, wanted)
                 store.add(records(now, trained, data, device), name=file_name(pack.run))
                 store.checkpoint(recipe, todo).clear()
+                store.drop_checkpoints(recipe, held=pack.seeds)
                 yield now
         except Busy as busy:
-            listen(f"left to others: {busy}", pack, 0, pack.run.epochs)
+            held = [seed for seed in pack.seeds if seed not in busy.free]
+            listen(f"left to others: {busy}", Pack(pack.run, held), 0, pack.run.epochs)
+            if busy.free:
+                waiting.appendleft(Pack(pack.run, busy.free))
 
 
-def _train(pack: Pack, data: Data, store: Store, device: str, listen: Listener) -> Trained:
+def _train(
+    pack: Pack, data: Data, store: Store, device: str, listen: Listener, log: Logger
+) -> Trained:
+    def report(epoch: int, metrics: list[dict[str, float]]) -> None:
+        log(pack, epoch, metrics)
+        listen("training", pack, epoch + 1, pack.run.epochs)
+
     listen("training", pack, 0, pack.run.epochs)
     return train(
         pack.run,
@@ -126,7 +144,7 @@ def _train(pack: Pack, data: Data, store: Store, device: str, listen: Listener) 
         checkpoint=store.checkpoint(pack.run.recipe(), pack.seeds),
         # on a GPU an epoch takes seconds, and writing hundreds of megabytes takes as long
         checkpoint_every=30.0 if device.startswith("cuda") else 0.0,
-        report=lambda epoch, _: listen("training", pack, epoch + 1, pack.run.epochs),
+        report=report,
     )
 
 
@@ -164,18 +182,6 @@ def file_name(run: Run) -> str:
     """The readable part of a record file's name."""
     attention = type(getattr(run.model, "attention", None)).__name__
     return f"{type(run.task).__name__}-{attention}".lower()
-
-
-def _brief(value: Any) -> str:
-    """repr without what is at its default: Oscillator(anchors='free')."""
-    if not is_dataclass(value):
-        return repr(value)
-    given = [
-        f"{f.name}={_brief(getattr(value, f.name))}"
-        for f in fields(value)
-        if getattr(value, f.name) != f.default
-    ]
-    return f"{type(value).__name__}({', '.join(given)})" if given else type(value).__name__
 
 
 def _short(x: float) -> float:

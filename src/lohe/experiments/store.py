@@ -4,7 +4,7 @@ import hashlib
 import re
 import warnings
 from collections.abc import Iterable, Iterator
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -99,6 +99,19 @@ class Store:
         pack = hashlib.sha256(repr(list(seeds)).encode()).hexdigest()[:8]
         return Checkpoint(self.work("checkpoints") / f"{key(recipe)}-{pack}")
 
+    def drop_checkpoints(self, recipe: dict[str, Any], held: Iterable[int] = ()) -> None:
+        """Delete those of packs of any size whose seeds have records and that nobody is using.
+
+        `held` are the seeds that the caller has claimed.
+        """
+        for folder in sorted(self.work("checkpoints").glob(f"{key(recipe)}-*")):
+            checkpoint = Checkpoint(folder)
+            seeds = _seeds_of(checkpoint.state())
+            if seeds is None or self.missing(recipe, seeds):
+                continue
+            with suppress(locks.Busy), self.claim(recipe, set(seeds) - set(held)):
+                checkpoint.clear()
+
     def _target(self, new: list[Record], name: str) -> tuple[Path, RecordFile, list[Record]]:
         recipe = new[0].recipe
         path = self._find(recipe)
@@ -152,6 +165,14 @@ def _by_recipe(records: Iterable[Record]) -> dict[str, list[Record]]:
             )
         group.append(record)
     return groups
+
+
+def _seeds_of(state: dict[str, Any] | None) -> list[int] | None:
+    """The seeds of the pack that saved this state; None where it does not say."""
+    try:
+        return [outcome["seed"] for outcome in (state or {})["outcomes"]]
+    except (KeyError, TypeError):
+        return None
 
 
 def _check_file_name(name: str) -> None:

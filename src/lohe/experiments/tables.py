@@ -18,10 +18,9 @@ class Table:
 
 def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
     """Every line of an item with its two verdicts; the notes give the numbers behind them."""
-    rows, notes = [], []
-    for j in judged:
-        what = f"{j.line.what} ({j.line.reading})" if j.line.reading else j.line.what
-        rows.append((what, j.line.paper, j.line.ours, j.value, j.claim))
+    columns, rows = verdict_rows(judged)
+    notes = []
+    for j, (what, *_) in zip(judged, rows, strict=True):
         if j.line.claim:
             notes.append(f"{what}: {j.line.claim.statement} {j.claim.capitalize()}: {j.note}.")
         elif j.note:
@@ -29,8 +28,16 @@ def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
     compared = sum(isinstance(j.line.value, Agreement) for j in judged)
     if compared:
         notes.append(f"{compared} values compared, Holm-corrected together.")
-    columns = ("line", "paper", "ours", "value agrees", "claim")
     return Table(f"{title}: verdicts", columns, rows, notes)
+
+
+def verdict_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Columns and rows: what the paper prints, what we find, whether they agree."""
+    rows = []
+    for j in judged:
+        what = f"{j.line.what} ({j.line.reading})" if j.line.reading else j.line.what
+        rows.append((what, j.line.paper, j.line.ours, j.value, j.claim))
+    return ("line", "paper", "ours", "value", "claim"), rows
 
 
 def plus_minus(mean: float, std: float, digits: int = 2) -> str:

@@ -142,7 +142,7 @@ class Agreement:
         others = d.se**2 - d.own
         reach = float(stats.norm.ppf((1 + rules()["levels"]["reproduced"]) / 2))
         left = (room / reach) ** 2 - others
-        if not d.seeds or left <= 0 or d.own <= 0:
+        if not d.seeds or not left > 0 or not d.own > 0:  # not: NaN decides nothing
             return None
         return max(d.seeds + 1, math.ceil(d.own * d.seeds / left))
 
@@ -217,7 +217,7 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
             agreement = _agreement(line)
             value = agreement.verdict(corrected[n])
             note = "; ".join(x for x in (note, _interval(agreement, value)) if x)
-        claim = line.claim.verdict if line.claim else ""
+        claim = _claim(line.claim, value) if line.claim else ""
         if line.claim and line.claim.found:
             note = "; ".join(x for x in (note, line.claim.found) if x)
         judged.append(Judged(line, value, claim, note))
@@ -225,16 +225,23 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
 
 
 def holm(p: Sequence[float]) -> list[float]:
-    """Holm's correction of p-values for being one of many, in the order given.
+    """Holm's correction of p-values for being one of many, in the order given; NaN counts as 1.
 
     >>> holm([0.01, 0.04, 0.03])
     [0.03, 0.06, 0.06]
     """
+    p = [1.0 if math.isnan(x) else x for x in p]
     corrected, least = [0.0] * len(p), 0.0
     for rank, n in enumerate(sorted(range(len(p)), key=lambda n: p[n])):
         least = max(least, min(1.0, (len(p) - rank) * p[n]))
         corrected[n] = least
     return corrected
+
+
+def _claim(claim: Claim, value: str) -> str:
+    """Undecided for want of records is "no records"."""
+    nothing = claim.holds is None and "no records" in (value, claim.found)
+    return "no records" if nothing else claim.verdict
 
 
 def _agreement(line: Line) -> Agreement:

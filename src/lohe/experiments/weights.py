@@ -17,7 +17,7 @@ from torch import Tensor
 from lohe.experiments import files
 from lohe.experiments.records import key
 from lohe.experiments.store import Store
-from lohe.train import Run, Trained
+from lohe.train import Run, Trained, brief
 
 PACKAGED = "trained"  # folder of the package
 
@@ -60,7 +60,7 @@ def name(run: Run) -> str:
 
 def describe(run: Run) -> str:
     """For people: task, mechanism, seed."""
-    return f"{type(run.task).__name__} with {run.model.attention}, seed {run.seed}"
+    return f"{type(run.task).__name__} with {brief(run.model.attention)}, seed {run.seed}"
 
 
 def _places(store: Store, run: Run) -> Iterator[Path]:

@@ -2,7 +2,7 @@
 
 from lohe.train.loop import Checkpoint, Outcome, Trained, assembled, train
 from lohe.train.pack import Pack
-from lohe.train.run import Adam, AdamW, Run, described
+from lohe.train.run import Adam, AdamW, Run, brief, described
 
 __all__ = [
     "Adam",
@@ -13,6 +13,7 @@ __all__ = [
     "Run",
     "Trained",
     "assembled",
+    "brief",
     "described",
     "train",
 ]

@@ -1,6 +1,7 @@
 """A run is a value: everything that decides its numbers, and nothing else."""
 
 import re
+from collections.abc import Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
 from typing import Any
 
@@ -123,6 +124,22 @@ def described(value: Any) -> Any:
         f"A run is made of dataclasses, numbers and strings, so that its hash names a record; got "
         f"{type(value).__name__}."
     )
+
+
+def brief(value: Any, without: Collection[str] = ()) -> str:
+    """repr without what is at its default, for people.
+
+    >>> brief(AdamW(lr=0.01))
+    'AdamW(lr=0.01)'
+    """
+    if not is_dataclass(value) or isinstance(value, type):
+        return repr(value)
+    given = [
+        f"{f.name}={brief(getattr(value, f.name))}"
+        for f in fields(value)
+        if f.name not in without and getattr(value, f.name) != f.default
+    ]
+    return f"{type(value).__name__}({', '.join(given)})" if given else type(value).__name__
 
 
 def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:

@@ -1,0 +1,85 @@
+"""How long will it take? By what such runs took here before; without any, nobody knows."""
+
+from collections.abc import Iterable
+from statistics import fmean
+from typing import Any
+
+from lohe.experiments.measures import Measure, measure_recipe
+from lohe.experiments.records import Record, key
+from lohe.experiments.runner import Pack
+
+
+class Estimates:
+    """Times of the records made on one kind of device: a GPU's say nothing about a CPU."""
+
+    def __init__(self, records: Iterable[Record], device: str):
+        kind = device.partition(":")[0]
+        self._groups: dict[str, list[Record]] = {}
+        for record in records:
+            if str(record.environment.get("device", "")).startswith(kind):
+                self._groups.setdefault(key(record.recipe), []).append(record)
+
+    def pack(self, pack: Pack) -> tuple[float, bool] | None:
+        """Seconds for a pack, and whether its own recipe is behind them; None: unknown.
+
+        Else the nearest recipe on such data with a model of that size counts, by its steps.
+        """
+        wanted = pack.run.recipe()
+        if found := self._groups.get(key(wanted)):
+            return fmean(r.wall_seconds for r in found) * len(pack.seeds), True
+        similar = [group for group in self._groups.values() if _similar(group[0].recipe, wanted)]
+        if not similar:
+            return None
+        nearest = max(similar, key=lambda group: _likeness(group[0].recipe, wanted))
+        seconds = fmean(r.wall_seconds * _steps(wanted) / _steps(r.recipe) for r in nearest)
+        return seconds * len(pack.seeds), False
+
+    def measure(self, measure: Measure) -> float | None:
+        """Seconds that the same kind of measure took, on such data where there is a choice."""
+        wanted = measure_recipe(measure)
+        kind = [g for g in self._groups.values() if g[0].recipe.get("type") == wanted["type"]]
+        groups = [g for g in kind if _task(g[0].recipe) == _task(wanted)] or kind
+        return fmean(r.wall_seconds for g in groups for r in g) if groups else None
+
+
+def duration(seconds: float) -> str:
+    """For people.
+
+    >>> duration(3.6), duration(400), duration(9000)
+    ('4 s', '7 min', '2.5 h')
+    """
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 5400 else f"{seconds / 3600:.1f} h"
+
+
+def _similar(recipe: dict[str, Any], wanted: dict[str, Any]) -> bool:
+    """Same kind of data, as much of it, and a model of the same size."""
+    parts = (_task, _size, lambda r: r.get("limit"))
+    return recipe.get("type") == wanted["type"] and all(p(recipe) == p(wanted) for p in parts)
+
+
+def _likeness(recipe: dict[str, Any], wanted: dict[str, Any]) -> tuple[bool, ...]:
+    """What else is the same, what matters most first."""
+    paths = (("task",), ("model", "attention", "type"), ("precision",), ("model", "attention"))
+    return tuple(_at(recipe, *path) == _at(wanted, *path) for path in paths)
+
+
+def _steps(recipe: dict[str, Any]) -> float:
+    """Optimiser steps, up to a factor that the data decides."""
+    return recipe["epochs"] / recipe["batch"]
+
+
+def _task(recipe: dict[str, Any]) -> str | None:
+    return _at(recipe, "task", "type") or _at(recipe, "run", "task", "type")
+
+
+def _size(recipe: dict[str, Any]) -> dict[str, Any]:
+    model = recipe.get("model") or {}
+    return {k: model.get(k) for k in ("type", "d_model", "heads", "layers", "d_ff", "max_tokens")}
+
+
+def _at(recipe: Any, *path: str) -> Any:
+    for name in path:
+        recipe = recipe.get(name) if isinstance(recipe, dict) else None
+    return recipe

@@ -1,0 +1,296 @@
+"""What came out, in numbers and in words: everything here follows from the judged lines."""
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from lohe.experiments.estimates import duration
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Item
+from lohe.experiments.measures import Measure
+from lohe.experiments.records import Record
+from lohe.experiments.reported import published
+from lohe.experiments.tables import Table
+from lohe.experiments.verdicts import Claim, Judged, judge, rules
+from lohe.train import Run
+
+VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
+CLAIMS = ("holds", "does not hold", "undecided", "no records")
+NONE = "·"  # a zero that is not to be looked at
+NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
+
+# The paper's five headlines, and the claims of rules.json that decide them
+HEADLINES = {
+    "Keyword spotting with matched positions": ("kws-parity",),
+    "Training failures on subject-verb agreement": ("sva-failures",),
+    "Perplexity against oscillator dimension": ("lm-trend", "lm-power-law", "lm-held-out"),
+    "Inference with a finite settling time": ("lm-finite-horizon",),
+    "Couplings off by 50 %": ("robust-kws",),
+}
+TASKS = {
+    "SVA": "subject-verb agreement",
+    "WikiText2": "WikiText-2",
+    "TinyStories": "TinyStories",
+    "KeywordSpotting": "keyword spotting",
+    "KeywordFeatures": "keyword spotting",
+}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A claim as one line decides it: the words of rules.json, the verdict, the numbers."""
+
+    claim: str
+    statement: str
+    verdict: str
+    line: str
+    reading: str
+    numbers: str
+    item: str
+
+    @property
+    def said(self) -> str:
+        """The rest of the sentence that begins with the verdict."""
+        about = "".join(f", {part}" for part in (self.reading, self.line) if part)
+        return f"{about}: {self.numbers.rstrip('.')}." if self.numbers else f"{about}."
+
+
+@dataclass(frozen=True)
+class Section:
+    """An item and what became of its lines."""
+
+    name: str
+    item: Item
+    judged: list[Judged]
+
+    @property
+    def findings(self) -> list[Finding]:
+        """What its lines say about claims."""
+        return [_finding(self.name, j, j.line.claim) for j in self.judged if j.line.claim]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """A headline of the paper and every finding about it."""
+
+    title: str
+    findings: list[Finding]
+
+
+def sections(items: Mapping[str, Item], evidence: Evidence) -> list[Section]:
+    """Every item with its judged lines; at smoke scale they are made, and not judged."""
+    found = [Section(name, item, judge(item.lines(evidence))) for name, item in items.items()]
+    if evidence.setting.scale != "smoke":
+        return found
+    return [replace(s, judged=[_not_judged(j) for j in s.judged]) for s in found]
+
+
+def overall(found: Sequence[Section]) -> str:
+    """All items in two sentences."""
+    lines = Counter(j.value for s in found for j in s.judged)
+    said = Counter(f.verdict for s in found for f in s.findings)
+    counted = []
+    for what, count in {"lines": lines, "claims": said}.items():
+        parts = ", ".join(f"{word} {n}" for word, n in count.most_common())
+        counted.append(f"{count.total()} {what}{': ' if parts else ''}{parts}.")
+    return " ".join(counted)
+
+
+def values(found: Sequence[Section]) -> Table:
+    """How many printed values of each item we reproduce."""
+    rows = [_counted(s.name, len(s.judged), VALUES, (j.value for j in s.judged)) for s in found]
+    judged = [j.value for s in found for j in s.judged]
+    rows.append(_counted("all", len(judged), VALUES, judged))
+    notes = ["A line is a number or statement of the paper in one of its readings."]
+    if other := len(judged) - sum(word in VALUES for word in judged):
+        word = NOT_JUDGED if NOT_JUDGED in judged else "stand beside nothing that the paper prints"
+        notes.append(f"{other} lines {word}.")
+    return Table("Values: ours beside the printed ones", ("item", "lines", *VALUES), rows, notes)
+
+
+def claims(found: Sequence[Section]) -> Table:
+    """How many claims of each item hold in our runs, by the paper's own tests."""
+    verdicts = {s.name: [f.verdict for f in s.findings] for s in found}
+    rows = [_counted(name, len(said), CLAIMS, said) for name, said in verdicts.items() if said]
+    every = [verdict for said in verdicts.values() for verdict in said]
+    rows.append(_counted("all", len(every), CLAIMS, every))
+    notes = ["Each claim is tested as rules.json says, in each reading of the paper."]
+    return Table("Claims: do they hold in our runs?", ("item", "claims", *CLAIMS), rows, notes)
+
+
+def findings(found: Sequence[Section], names: Sequence[str]) -> list[Finding]:
+    """What our runs say about these claims, in this order; each result once."""
+    said: dict[tuple[str, ...], Finding] = {}
+    for name in names:
+        about = [f for s in found for f in s.findings if f.claim == name]
+        statement = rules()["claims"][name]["statement"]
+        for f in about or [Finding(name, statement, "no records", "", "", "", "")]:
+            said.setdefault((f.claim, f.reading, f.line, f.verdict, f.numbers), f)
+    return list(said.values())
+
+
+def by_statement(said: Sequence[Finding]) -> dict[str, list[Finding]]:
+    """Findings under the statements that they decide."""
+    groups: dict[str, list[Finding]] = {}
+    for finding in said:
+        groups.setdefault(finding.statement, []).append(finding)
+    return groups
+
+
+def headlines(found: Sequence[Section]) -> list[Headline]:
+    """The paper's headlines as our records decide them."""
+    return [Headline(title, findings(found, names)) for title, names in HEADLINES.items()]
+
+
+def times(found: Sequence[Section], evidence: Evidence) -> Table:
+    """Device time of the recorded runs beside what the authors' took, one after the other."""
+    rows: list[tuple[str, ...]] = []
+    runs: dict[Run, Record] = {}
+    measures: dict[Measure, Record] = {}
+    for s in found:
+        here = _recorded(s.item.runs(evidence.setting), evidence)
+        taken = _measured(s.item.measures(evidence.setting), evidence)
+        if here or taken:
+            rows.append(_time_row(s.name, here, taken))
+        runs |= here
+        measures |= taken
+    rows.append(_time_row("all, each once", runs, measures))
+    authors = published("authors_time")
+    each = ", ".join(
+        f"{_range(*(60 * m for m in minutes))} ({task})"
+        for task, minutes in authors["minutes"].items()
+    )
+    whole = _authors_time(authors["runs"])
+    notes = [
+        "Ours: time on the device; that of a pack is shared among its seeds.",
+        f"The authors': as many runs one after the other on Apple computers, at {each} a run. "
+        f"Their own {sum(authors['runs'].values())} runs: about {_range(*whole)}.",
+    ]
+    stories = any(type(run.task).__name__ == "TinyStories" for run in runs)
+    if stories and not evidence.setting.corpora.published:
+        notes.append("Our TinyStories is small, so its runs are not the same work as theirs.")
+    columns = ("item", "runs", "training", "measuring", "authors")
+    return Table("Training and measuring", columns, rows, notes)
+
+
+def used(found: Sequence[Section], evidence: Evidence) -> list[Record]:
+    """Every record that the items look at, once, whatever its seed."""
+    items, setting = [s.item for s in found], evidence.setting
+    runs = dict.fromkeys(replace(run, seed=0) for item in items for run in item.runs(setting))
+    measures = dict.fromkeys(m for item in items for m in item.measures(setting))
+    return [r for run in runs for r in evidence.records(run)] + list(
+        _measured(measures, evidence).values()
+    )
+
+
+def sources(found: Sequence[Section], evidence: Evidence) -> Table:
+    """Which data, devices and versions the records come from."""
+    groups: dict[tuple[str, ...], list[Record]] = {}
+    for record in used(found, evidence):
+        where = record.environment
+        about = (
+            _described(record),
+            str(where.get("device", "?")),
+            f"{record.code_version}, {where.get('torch', '?')}, {where.get('python', '?')}",
+            record.data_checksum[:12] or "none",
+        )
+        groups.setdefault(about, []).append(record)
+    rows = []
+    for (what, device, versions, checksum), records in sorted(groups.items()):
+        days = sorted({str(r.environment.get("when", "?")) for r in records})
+        when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
+        rows.append((what, str(len(records)), device, versions, when, checksum))
+    columns = ("data", "records", "device", "lohe, torch, Python", "when", "sha256 of the data")
+    return Table("Records", columns, rows)
+
+
+def margins() -> Table:
+    """The margins of rules.json."""
+    rows = [
+        (name, f"{m['value']:g}", m["unit"], m["why"]) for name, m in rules()["margins"].items()
+    ]
+    return Table("Margins", ("margin", "value", "unit", "why"), rows)
+
+
+def _not_judged(judged: Judged) -> Judged:
+    return replace(judged, value=NOT_JUDGED, claim=NOT_JUDGED if judged.claim else "", note="")
+
+
+def _counted(name: str, total: int, words: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
+    count = Counter(said)
+    return (name, str(total), *(str(count[word] or NONE) for word in words))
+
+
+def _finding(item: str, judged: Judged, claim: Claim) -> Finding:
+    line, verdict = judged.line, judged.claim
+    numbers = "" if verdict in (NOT_JUDGED, "no records") else claim.found
+    return Finding(claim.name, claim.statement, verdict, line.what, line.reading, numbers, item)
+
+
+def _recorded(runs: Iterable[Run], evidence: Evidence) -> dict[Run, Record]:
+    """Those of the runs that have a record."""
+    groups: dict[Run, set[int]] = {}
+    for run in runs:
+        groups.setdefault(replace(run, seed=0), set()).add(run.seed)
+    return {
+        replace(run, seed=record.seed): record
+        for run, seeds in groups.items()
+        for record in evidence.records(run)
+        if record.seed in seeds
+    }
+
+
+def _measured(measures: Iterable[Measure], evidence: Evidence) -> dict[Measure, Record]:
+    """Those of the measures that were taken."""
+    return {m: record for m in measures if (record := evidence.measured(m))}
+
+
+def _time_row(
+    name: str, runs: Mapping[Run, Record], measures: Mapping[Measure, Record]
+) -> tuple[str, ...]:
+    count = Counter(TASKS.get(type(run.task).__name__) for run in runs if run.limit is None)
+    low, high = _authors_time({task: n for task, n in count.items() if task})
+    training, measuring = (
+        sum(record.wall_seconds for record in records.values()) for records in (runs, measures)
+    )
+    return (
+        name,
+        str(len(runs)),
+        duration(training) if runs else "",
+        duration(measuring) if measures else "",
+        _range(low, high) if high else "",
+    )
+
+
+def _authors_time(runs: Mapping[str, int]) -> tuple[float, float]:
+    """Seconds that so many runs of each task take one after the other, at least and at most."""
+    minutes = published("authors_time")["minutes"]
+    low, high = (sum(60 * n * minutes[task][end] for task, n in runs.items()) for end in (0, 1))
+    return low, high
+
+
+def _range(low: float, high: float) -> str:
+    """5-9 h, in the unit of the longer one.
+
+    >>> _range(300, 1800), _range(3 * 3600, 3.7 * 3600), _range(300, 300)
+    ('5-30 min', '3-3.7 h', '5 min')
+    """
+    scale, unit = (3600, "h") if high >= 5400 else (60, "min")
+    shown = [f"{x / scale:.0f}" if x >= 10 * scale else f"{x / scale:.2g}" for x in (low, high)]
+    return f"{'-'.join(dict.fromkeys(shown))} {unit}"
+
+
+def _described(record: Record) -> str:
+    """Task and its choices: what the data is."""
+    recipe: dict[str, Any] = record.recipe
+    run = recipe.get("run") if "task" not in recipe else recipe
+    if not run:
+        return "mathematics"
+    task = dict(run["task"])
+    name = task.pop("type")
+    words = task.pop("words", None)
+    kept = [f"{len(words)} words"] if words else []
+    kept += [str(task[k]) for k in ("release", "version", "name") if k in task]
+    about = f" ({', '.join(kept)})" if kept else ""
+    return f"{TASKS.get(name, name)}{about}{'' if run is recipe else ', measured'}"

@@ -1,0 +1,118 @@
+"""What is said while it runs and when it is done: bars in a terminal, plain lines elsewhere."""
+
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeRemainingColumn,
+)
+from rich.table import Table as RichTable
+
+from lohe.experiments.measures import Measure, measure_name
+from lohe.experiments.report import Headline, by_statement
+from lohe.experiments.runner import Pack
+from lohe.experiments.tables import Table
+
+LINE_EVERY_S = 30.0  # of progress, where there is no terminal to draw a bar in
+NAME = 26  # characters of a name that is not to be broken where a table is narrow
+MANY = 7  # columns stand closer together
+COLOUR = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
+
+
+class Bars:
+    """Listeners for `runner.complete` and `measures.take`."""
+
+    def __init__(self, progress: Progress):
+        self.progress, self.out = progress, progress.console
+        self.ids: dict[str, TaskID] = {}
+        self.said = time.monotonic()
+
+    def training(self, what: str, pack: Pack, done: int, of: int) -> None:
+        """A bar for each pack."""
+        rare = what != "training" or done in (0, of)
+        if what.startswith("left to others"):
+            self._line(f"{pack.name}: {what}")
+        elif not self.progress.disable:
+            self._bar(pack.name, pack.name, done, of)
+        elif rare or time.monotonic() - self.said > LINE_EVERY_S:
+            self._line(f"{what} {done}/{of} {pack.name}")
+
+    def measuring(self, what: str, measure: Measure, done: int, of: int) -> None:
+        """One bar for all measurements, `done` of which are; it is named after the current one."""
+        name = measure_name(measure)
+        if what.startswith("left to others"):
+            self._line(f"{name}: {what}")
+        elif not self.progress.disable:
+            self._bar("measuring", name, done, of)
+        elif what != "measured":
+            self._line(f"{what} {done + 1}/{of} {name}")
+
+    def _bar(self, key: str, text: str, done: int, of: int) -> None:
+        if key not in self.ids:
+            self.ids[key] = self.progress.add_task(escape(text), total=of)
+        self.progress.update(self.ids[key], description=escape(text), completed=done)
+
+    def _line(self, text: str) -> None:
+        self.said = time.monotonic()
+        self.out.print(text, markup=False, highlight=False, soft_wrap=True)
+
+
+@contextmanager
+def bars() -> Iterator[Bars]:
+    """Bars on stderr while inside."""
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console, quiet = Console(stderr=True), not sys.stderr.isatty()
+    with Progress(*shown, TimeRemainingColumn(), console=console, disable=quiet) as progress:
+        yield Bars(progress)
+
+
+def show(table: Table) -> None:
+    """A table and its notes on stdout."""
+    console = Console(highlight=False, markup=False)
+    many = len(table.columns) >= MANY
+    # no frame: Table 2 fits in 80 columns
+    shown = RichTable(
+        title=table.title,
+        title_justify="left",
+        box=box.SIMPLE_HEAD,
+        show_edge=False,
+        pad_edge=False,
+        padding=(0, 0, 0, int(not many)),
+    )
+    short = max((len(row[0]) for row in table.rows), default=0) <= NAME
+    for n, column in enumerate(table.columns):
+        side = "right" if n else "left"
+        name = column.replace(" ", "\n") if many else column
+        shown.add_column(name, justify=side, overflow="fold", no_wrap=not n and short)
+    for row in table.rows:
+        shown.add_row(*row)
+    console.print(shown)
+    for note in table.notes:
+        console.print(f"- {note}", soft_wrap=True)
+    console.print()
+
+
+def show_headlines(headlines: Sequence[Headline]) -> None:
+    """Each headline, and what our runs say about it in each reading."""
+    console = Console(highlight=False, markup=False)
+    console.print("The paper's headlines in our runs\n", style="italic")
+    for n, headline in enumerate(headlines, 1):
+        console.print(f"{n}. {headline.title}", style="bold")
+        for statement, findings in by_statement(headline.findings).items():
+            console.print(statement)
+            for finding in findings:
+                console.print("- ", end="")
+                console.print(finding.verdict, style=COLOUR.get(finding.verdict), end="")
+                item = f" [{finding.item}]" if finding.item else ""
+                console.print(f"{finding.said}{item}", soft_wrap=True)
+    console.print()

@@ -1,0 +1,90 @@
+"""The items of the paper: named, complete, and judged by claims that exist."""
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+import lohe.experiments
+from lohe.experiments import PAPER, all_measures, all_runs, chosen, item, report
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.measures import measure_recipe
+from lohe.experiments.recipes import SCALES
+from lohe.experiments.records import key
+from lohe.experiments.setting import CORPORA, Setting
+from lohe.experiments.verdicts import rules
+
+STATEMENTS = {
+    "kws": ("positions", "permutation", "coupling", "adamw"),
+    "sva": ("sweep", "standard", "errors", "anchors"),
+    "lm": ("coupling",),
+    "rank": ("matched", "parity"),
+}
+OTHERS = ("design-rule", "alternatives", "sequential", "inference-modes", "integrators")
+OTHERS += ("degenerate", "budget")
+ITEMS = [f"table{n}" for n in range(1, 12)] + [f"figure{n}" for n in range(2, 11)]
+ITEMS += [f"claim-{task}-{name}" for task, names in STATEMENTS.items() for name in names]
+ITEMS += [f"claim-{name}" for name in OTHERS]
+COMPLETE = set(ITEMS) <= set(PAPER)
+SOURCES = sorted(Path(lohe.experiments.__file__).parent.glob("*.py"))
+
+
+def test_items_have_the_names_of_the_paper():
+    assert set(PAPER) <= set(ITEMS)
+    assert next(iter(PAPER)).startswith("table")
+    assert chosen("all") == PAPER
+    assert list(chosen("table2")) == ["table2"]
+    with pytest.raises(ValueError, match=r"'table99' is no item of the paper. There are: table"):
+        item("table99")
+
+
+@pytest.mark.parametrize("name", PAPER)
+@pytest.mark.parametrize("scale", SCALES)
+@pytest.mark.parametrize("corpora", CORPORA.values(), ids=CORPORA)
+def test_what_an_item_needs_can_be_recorded(name, scale, corpora):
+    setting, one = Setting(scale, corpora), PAPER[name]
+    assert one.title
+    runs = all_runs([one], setting)
+    assert len({(key(run.recipe()), run.seed) for run in runs}) == len(runs)
+    measures = all_measures([one], setting)
+    named = {(key(measure_recipe(m)), m.run.seed if m.run else 0) for m in measures}
+    assert len(named) == len(measures)  # no two of them share a record
+
+
+def test_the_page_of_readings_lists_every_discrepancy_and_items_that_exist():
+    page = (Path(__file__).parents[2] / "docs" / "readings.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| (D\d+) \|(.*)\|$", page, re.MULTILINE)
+    assert [number for number, _ in rows] == [f"D{n}" for n in range(1, 31)]
+    assert all(row.count(" | ") == 3 for _, row in rows)
+    assert set(re.findall(r"`lohe run ([^ `]+)", page)) <= set(ITEMS)
+
+
+def named_claims(path: Path) -> list[str]:
+    """The names in calls of Claim("name", ...)."""
+    found = []
+    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "Claim" and node.args:
+            name = node.args[0]
+            if isinstance(name, ast.Constant):
+                found.append(name.value)
+    return found
+
+
+@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
+def test_claims_that_are_used_exist(path):
+    assert set(named_claims(path)) <= rules()["claims"].keys()
+
+
+def test_every_claim_is_judged_once_all_items_are_there():
+    """A rule that nobody applies is not a rule; records or none, an item names its claims."""
+    nothing = Evidence([], Setting())
+    lines = [line for one in PAPER.values() for line in one.lines(nothing)]
+    judged = {line.claim.name for line in lines if line.claim}
+    assert judged <= rules()["claims"].keys()
+    assert not COMPLETE or judged == rules()["claims"].keys()
+
+
+def test_the_headlines_are_judged_once_all_items_are_there():
+    found = report.headlines(report.sections(PAPER, Evidence([], Setting())))
+    assert not COMPLETE or all(f.item for headline in found for f in headline.findings)

@@ -1,0 +1,208 @@
+"""The report says what the judged lines say, and counts each run once."""
+
+from dataclasses import replace
+
+import pytest
+
+import fakes
+from lohe.experiments import report
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Item
+from lohe.experiments.measures import measure_recipe
+from lohe.experiments.reported import published
+from lohe.experiments.setting import PAPERS, Setting
+from lohe.experiments.verdicts import Claim, Line, rules
+from lohe.models import Softmax
+
+NOTHING = Evidence([], Setting())
+
+
+def sections(evidence: Evidence = NOTHING, **items: Item) -> list[report.Section]:
+    return report.sections(items or fakes.items(fakes.two_mechanisms), evidence)
+
+
+def rows(table) -> dict[str, dict[str, str]]:
+    return {row[0]: dict(zip(table.columns[1:], row[1:], strict=True)) for row in table.rows}
+
+
+def about(*claims: Claim, **line: str) -> Item:
+    """An item that says this about claims."""
+    lines = [Line("a line", "", "", claim=claim, **line) for claim in claims]
+    return Item(title="an item", lines=lambda evidence: lines)
+
+
+def test_values_are_counted_by_verdict():
+    shown = rows(report.values(sections()))
+    assert shown["table2"] == {
+        "lines": "9",
+        "reproduced": "1",
+        "differs": "1",
+        "inconclusive": "1",
+        "not comparable": "1",
+        "no records": "2",
+    }
+    assert shown["figure6"]["lines"] == "1"
+    assert set(shown["claim-budget"].values()) == {"0", "·"}
+    assert shown["all"]["lines"] == "10"
+    assert "4 lines stand beside nothing" in " ".join(report.values(sections()).notes)
+
+
+def test_claims_are_counted_by_verdict():
+    shown = rows(report.claims(sections()))
+    assert list(shown) == ["table2", "figure6", "all"]  # an item without claims is left out
+    assert shown["table2"] == {
+        "claims": "4",
+        "holds": "1",
+        "does not hold": "1",
+        "undecided": "1",
+        "no records": "1",
+    }
+    assert shown["all"]["holds"] == "2"
+
+
+def test_all_of_it_in_two_sentences():
+    said = report.overall(sections())
+    assert said.startswith("10 lines: not reported 4, no records 2, reproduced 1, ")
+    assert " 5 claims: holds 2, does not hold 1" in said
+    assert report.overall([]) == "0 lines. 0 claims."
+
+
+def test_the_headlines_are_claims_of_the_rules():
+    claims = [name for names in report.HEADLINES.values() for name in names]
+    assert len(report.HEADLINES) == 5
+    assert set(claims) <= rules()["claims"].keys()
+
+
+def test_a_headline_says_every_reading_once():
+    found = {h.title: h.findings for h in report.headlines(sections())}
+    failures = found["Training failures on subject-verb agreement"]
+    assert [(f.verdict, f.reading, f.item) for f in failures] == [
+        ("holds", "as published", "table2"),  # figure6 says it too
+        ("does not hold", "as defined", "table2"),
+    ]
+    assert failures[0].said == ", as published, failures: 5/200 against 58/200, p = 3e-14."
+    assert report.by_statement(failures) == {
+        "Training fails in fewer seeds with the oscillator than with softmax.": failures
+    }
+
+
+def test_a_headline_without_lines_or_without_records_says_so():
+    found = {h.title: h.findings for h in report.headlines(sections())}
+    trend, law, held_out = found["Perplexity against oscillator dimension"]
+    assert (trend.verdict, trend.item) == ("no records", "table2")  # its line has none
+    assert (law.verdict, law.item) == ("no records", "")  # no line at all
+    assert (held_out.statement, held_out.said) == ("The law predicts d_osc = 64.", ".")
+    assert trend.said == ", trend."
+
+
+@pytest.mark.parametrize(
+    ("holds", "verdict"), [(True, "holds"), (False, "does not hold"), (None, "undecided")]
+)
+def test_a_headline_follows_its_line(holds, verdict):
+    item = about(Claim("robust-kws", holds, "-0.1 pp"))
+    *_, robust = report.headlines(sections(claim=item))
+    assert [(f.verdict, f.numbers) for f in robust.findings] == [(verdict, "-0.1 pp")]
+
+
+def test_at_smoke_scale_nothing_is_judged():
+    smoke = Evidence([], Setting("smoke"))
+    found = sections(smoke)
+    assert {j.value for s in found for j in s.judged} == {"not judged"}
+    assert {f.verdict for s in found for f in s.findings} == {"not judged"}
+    assert not any(f.numbers for s in found for f in s.findings)
+    assert "10 lines not judged." in report.values(found).notes
+
+
+def timed(setting: Setting) -> Evidence:
+    """Six agreement runs of 30 s, four of them recorded, and a measure of 100 s."""
+    runs = [fakes.record(run, wall_seconds=30.0) for run in fakes.two_mechanisms(setting)[:4]]
+    beyond = replace(setting.agreement(Softmax()), seed=99)  # of the recipe, not of the item
+    tossed = fakes.record(beyond, wall_seconds=100.0)
+    tossed = replace(tossed, recipe=measure_recipe(fakes.Tosses()), seed=0)
+    return Evidence([*runs, tossed, fakes.record(beyond, wall_seconds=1e6)], setting)
+
+
+def test_device_time_is_that_of_the_items_runs_each_once():
+    evidence = timed(Setting())
+    table = report.times(sections(evidence), evidence)
+    shown = rows(table)
+    assert list(shown) == ["table2", "figure6", "all, each once"]
+    assert shown["table2"] == {
+        "runs": "4",
+        "training": "2 min",
+        "measuring": "",
+        "authors": "4-8 min",
+    }
+    assert shown["figure6"] == {**shown["table2"], "measuring": "2 min"}
+    assert shown["all, each once"] == shown["figure6"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "said"), [(Setting(), True), (Setting("full", PAPERS), False)], ids=["ours", "all"]
+)
+def test_a_small_tinystories_is_not_the_same_work(setting, said):
+    stories = Evidence([fakes.record(setting.tinystories(Softmax()))], setting)
+    item = replace(about(), runs=lambda setting: [setting.tinystories(Softmax())])
+    table = report.times(sections(stories, item=item), stories)
+    assert rows(table)["item"]["authors"] == "3-3.7 h"
+    assert ("Our TinyStories is small" in " ".join(table.notes)) == said
+    agreement = timed(setting)
+    assert len(report.times(sections(agreement), agreement).notes) == 2
+
+
+def test_the_authors_time_is_that_of_their_runs():
+    """98 runs of 3 to 3.7 h, 70 of 5 to 30 min, 61 of 5 min, 260 of 1 to 2 min."""
+    low = 98 * 3 + 70 * 5 / 60 + 61 * 5 / 60 + 260 / 60
+    high = 98 * 3.7 + 70 * 30 / 60 + 61 * 5 / 60 + 260 * 2 / 60
+    notes = " ".join(report.times([], NOTHING).notes)
+    assert f"Their own 489 runs: about {low:.0f}-{high:.0f} h." in notes
+    assert "3-3.7 h (TinyStories)" in notes
+    assert set(published("authors_time")["minutes"]) == set(report.TASKS.values())
+
+
+def test_smoke_runs_have_no_counterpart():
+    """Generated text, and agreement that is cut short."""
+    smoke = timed(Setting("smoke"))
+    shown = rows(report.times(sections(smoke), smoke))
+    assert (shown["table2"]["runs"], shown["table2"]["authors"]) == ("4", "")
+    text = Evidence([fakes.record(smoke.setting.wikitext2(Softmax()))], smoke.setting)
+    item = replace(about(), runs=lambda setting: [setting.wikitext2(Softmax())])
+    assert rows(report.times(sections(text, item=item), text))["item"]["authors"] == ""
+
+
+def test_the_records_used_are_named_by_data_device_and_versions():
+    evidence = timed(Setting())
+    table = report.sources(sections(evidence), evidence)
+    assert table.rows == [
+        ("mathematics", "1", "cpu (x)", "0.0.1, 2.99, 3.11", "2026-01-02", "abababababab"),
+        (
+            "subject-verb agreement",
+            "5",  # whatever the seed: tables show all of a recipe
+            "cpu (x)",
+            "0.0.1, 2.99, 3.11",
+            "2026-01-02",
+            "abababababab",
+        ),
+    ]
+
+
+def test_data_is_described_by_its_choices():
+    setting = Setting()
+    words = next(iter(setting.corpora.keywords))
+    described = {
+        report._described(fakes.record(run))
+        for run in (setting.wikitext2(Softmax()), setting.keyword_spotting(words, Softmax()))
+    }
+    assert described == {
+        "WikiText-2 (tokens)",
+        "keyword spotting (8 words, ln-mel-40x49-hop320-from-20Hz-uint8)",
+    }
+    measure = fakes.Size(setting.wikitext2(Softmax()))
+    record = replace(fakes.record(fakes.run()), recipe=measure_recipe(measure))
+    assert report._described(record) == "WikiText-2 (tokens), measured"
+
+
+def test_margins_are_those_of_the_rules():
+    shown = rows(report.margins())
+    assert shown["kws_accuracy"]["value"] == "0.7"
+    assert len(shown) == len(rules()["margins"])
