@@ -207,7 +207,8 @@ def test_what_is_not_a_number_decides_nothing():
 )
 def test_claims_have_words(holds, value, found, verdict):
     (judged,) = judge([Line("x", "", "", value, Claim("sva-failures", holds, found))])
-    assert (judged.value, judged.claim, judged.note) == (value, verdict, found)
+    assert (judged.value, judged.claim_said, judged.note) == (value, verdict, found)
+    assert judged.claim == Claim("sva-failures", holds, found).verdict
 
 
 def test_a_claim_stands_in_the_rules():

@@ -223,7 +223,7 @@ def _counted(name: str, total: int, words: Sequence[str], said: Iterable[str]) -
 
 
 def _finding(item: str, judged: Judged, claim: Claim) -> Finding:
-    line, verdict = judged.line, judged.claim
+    line, verdict = judged.line, judged.claim_said
     numbers = "" if verdict in (NOT_JUDGED, "no records") else claim.found
     return Finding(claim.name, claim.statement, verdict, line.what, line.reading, numbers, item)
 

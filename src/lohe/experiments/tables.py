@@ -22,7 +22,7 @@ def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
     notes = []
     for j, (what, *_) in zip(judged, rows, strict=True):
         if j.line.claim:
-            notes.append(f"{what}: {j.line.claim.statement} {j.claim.capitalize()}: {j.note}.")
+            notes.append(f"{what}: {j.line.claim.statement} {j.claim_said.capitalize()}: {j.note}.")
         elif j.note:
             notes.append(f"{what}: {j.note}.")
     compared = sum(isinstance(j.line.value, Agreement) for j in judged)
@@ -36,7 +36,7 @@ def verdict_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], list[tuple[
     rows = []
     for j in judged:
         what = f"{j.line.what} ({j.line.reading})" if j.line.reading else j.line.what
-        rows.append((what, j.line.paper, j.line.ours, j.value, j.claim))
+        rows.append((what, j.line.paper, j.line.ours, j.value, j.claim_said))
     return ("line", "paper", "ours", "value", "claim"), rows
 
 

@@ -204,6 +204,13 @@ class Judged:
     claim: str
     note: str
 
+    @property
+    def claim_said(self) -> str:
+        """The claim's verdict; undecided for want of records is "no records"."""
+        found = self.line.claim.found if self.line.claim else ""
+        nothing = self.claim == "undecided" and "no records" in (self.value, found)
+        return "no records" if nothing else self.claim
+
 
 def judge(lines: Sequence[Line]) -> list[Judged]:
     """Verdicts of the lines of one item; differences are corrected by Holm for their number."""
@@ -217,7 +224,7 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
             agreement = _agreement(line)
             value = agreement.verdict(corrected[n])
             note = "; ".join(x for x in (note, _interval(agreement, value)) if x)
-        claim = _claim(line.claim, value) if line.claim else ""
+        claim = line.claim.verdict if line.claim else ""
         if line.claim and line.claim.found:
             note = "; ".join(x for x in (note, line.claim.found) if x)
         judged.append(Judged(line, value, claim, note))
@@ -236,12 +243,6 @@ def holm(p: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(p) - rank) * p[n]))
         corrected[n] = least
     return corrected
-
-
-def _claim(claim: Claim, value: str) -> str:
-    """Undecided for want of records is "no records"."""
-    nothing = claim.holds is None and "no records" in (value, claim.found)
-    return "no records" if nothing else claim.verdict
 
 
 def _agreement(line: Line) -> Agreement:
