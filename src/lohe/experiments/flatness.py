@@ -140,12 +140,12 @@ def figure_9(evidence: Evidence) -> Figure:
     from matplotlib import pyplot as plt
 
     from lohe.viz import distributions, ranks
-    from lohe.viz.style import BLUE, ORANGE, SKY
+    from lohe.viz.style import BLUE, DEFINED, ORANGE
 
     figure, axes = plt.subplots(
         1, 3, figsize=(12.5, 4.2), width_ratios=(1, 1, 1.15), layout="constrained"
     )
-    colors = {"": ORANGE, "as published": BLUE, "as defined": SKY}
+    colors = {"": ORANGE, "as published": BLUE, "as defined": DEFINED}
     sides: dict[str, distributions.Side] = {
         "": "both",
         "as published": "left",
@@ -174,7 +174,7 @@ def figure_9(evidence: Evidence) -> Figure:
     shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": SKY}
     distributions.legend(axes[1], shown, hollow="paper: median, quartiles")
     groups = _boxes(evidence)
-    shades = {"paper": None, "ours": ORANGE, "as published": BLUE, "as defined": SKY}
+    shades = {"paper": None, "ours": ORANGE, "as published": BLUE, "as defined": DEFINED}
     distributions.boxes(axes[2], groups, [shades[name.split("\n")[1]] for name in groups])
     lowest = min(60.0, *(min(x, default=100.0) - 2 for x in groups.values()))
     axes[2].set(title="Agreement, hard sentences", ylabel="accuracy of a seed (%)")
