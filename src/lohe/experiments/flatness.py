@@ -171,7 +171,7 @@ def figure_9(evidence: Evidence) -> Figure:
         ax.set_xticks(list(places.values()), ["softmax", *map(str, DIMENSIONS)])
         ax.set(title=title, xlabel="d_osc", xlim=(-0.7, len(places) - 0.4), ylim=(0, 1.02))
     axes[0].set_ylabel("normalised entropy of a row (uniform = 1)")
-    shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": SKY}
+    shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": DEFINED}
     distributions.legend(axes[1], shown, hollow="paper: median, quartiles")
     groups = _boxes(evidence)
     shades = {"paper": None, "ours": ORANGE, "as published": BLUE, "as defined": DEFINED}
