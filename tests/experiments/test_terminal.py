@@ -90,3 +90,44 @@ def test_brackets_in_a_table_are_text(capsys):
     assert "[red]" in said
     assert "1.0 [0.5, 1.5]" in said
     assert "- see [1]" in said
+
+
+LONG = "d_osc = 2, as published: what a line of the paper can be about"
+
+
+def test_long_lines_stand_by_themselves_where_a_table_is_too_wide(capsys, monkeypatch):
+    row = (LONG, "84.3 %", "84.35 ± 0.10 %", "not comparable", "does not hold")
+    table = Table("t", ("line", "paper", "ours", "value", "claim"), [row], ["note"])
+    monkeypatch.setenv("COLUMNS", "80")
+    terminal.show(table)
+    said = capsys.readouterr().out.splitlines()
+    assert said[4] == LONG
+    assert said[5].split("  ")[1:] == list(row[1:])
+    assert said[2].split() == list(table.columns[1:])
+    assert said[6] == "- note"
+    monkeypatch.setenv("COLUMNS", "150")
+    terminal.show(table)
+    assert f"{LONG}  84.3 %" in capsys.readouterr().out
+
+
+def test_one_long_cell_does_not_spoil_the_others(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    many = "84.3, 91.3, 96.0, 97.3, 98.8 %"
+    table = Table("t", ("line", "paper", "ours"), [(LONG, "1", "2"), (LONG, many, many)])
+    terminal.show(table)
+    said = capsys.readouterr().out.splitlines()
+    assert said[5] == f"{'1':>20}{'2':>20}"
+    assert said[7] == f"  {many}  {many}"
+
+
+def test_a_table_of_many_wide_columns_is_folded_not_cut(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    terminal.show(Table("t", ("a", "b", "c"), [(LONG, LONG, LONG)]))
+    said = capsys.readouterr().out
+    assert max(map(len, said.splitlines())) <= 40
+    assert "…" not in said
+
+
+def test_a_table_without_rows_has_its_columns(capsys):
+    terminal.show(Table("empty", ("a", "b"), []))
+    assert "a  b" in capsys.readouterr().out

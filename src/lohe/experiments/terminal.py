@@ -25,7 +25,8 @@ from lohe.experiments.tables import Table
 
 LINE_EVERY_S = 30.0  # of progress, where there is no terminal to draw a bar in
 NAME = 26  # characters of a name that is not to be broken where a table is narrow
-MANY = 7  # columns stand closer together
+CELL = 18  # what stands below a long line is aligned up to this width
+MANY = 7  # columns stand closer together where they have to
 COLOUR = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 
 
@@ -77,9 +78,39 @@ def bars() -> Iterator[Bars]:
 
 
 def show(table: Table) -> None:
-    """A table and its notes on stdout."""
+    """A table and its notes on stdout; long lines of a table that is too wide stand by themselves.
+
+    The screen decides; where there is none, 80 columns do.
+    """
     console = Console(highlight=False, markup=False)
-    many = len(table.columns) >= MANY
+    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
+    wide = sum(widths) + 2 * len(widths) > console.width
+    capped = [min(width, CELL) for width in widths[1:]]
+    if wide and widths[0] > NAME and sum(capped) + 2 * len(capped) <= console.width:
+        _show_stacked(console, table, capped)
+    else:
+        _show_grid(console, table, tight=wide and len(widths) >= MANY)
+    for note in table.notes:
+        console.print(f"- {note}", soft_wrap=True)
+    console.print()
+
+
+def _show_stacked(console: Console, table: Table, widths: Sequence[int]) -> None:
+    """First cells on lines of their own, the others below them."""
+
+    def cells(row: Sequence[str]) -> str:
+        return "".join(f"  {x:>{w}}" for x, w in zip(row[1:], widths, strict=True)).rstrip()
+
+    console.print(table.title, style="italic")
+    console.print(f"{table.columns[0]}\n{cells(table.columns)}", style="bold")
+    console.print("─" * (sum(widths) + 2 * len(widths)))
+    for row in table.rows:
+        console.print(row[0])
+        console.print(cells(row))
+
+
+def _show_grid(console: Console, table: Table, *, tight: bool) -> None:
+    """Columns side by side; `tight`: closer together, their names a word a line."""
     # no frame: Table 2 fits in 80 columns
     shown = RichTable(
         title=table.title,
@@ -87,19 +118,16 @@ def show(table: Table) -> None:
         box=box.SIMPLE_HEAD,
         show_edge=False,
         pad_edge=False,
-        padding=(0, 0, 0, int(not many)),
+        padding=(0, 0, 0, int(not tight)),
     )
     short = max((len(row[0]) for row in table.rows), default=0) <= NAME
     for n, column in enumerate(table.columns):
         side = "right" if n else "left"
-        name = column.replace(" ", "\n") if many else column
+        name = column.replace(" ", "\n") if tight else column
         shown.add_column(name, justify=side, overflow="fold", no_wrap=not n and short)
     for row in table.rows:
         shown.add_row(*row)
     console.print(shown)
-    for note in table.notes:
-        console.print(f"- {note}", soft_wrap=True)
-    console.print()
 
 
 def show_headlines(headlines: Sequence[Headline]) -> None:
