@@ -2,9 +2,9 @@
 
 from dataclasses import replace
 
-import fakes
 import pytest
 
+import fakes
 from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.runner import Pack

@@ -3,9 +3,9 @@
 import sys
 from types import ModuleType
 
-import fakes
 import pytest
 
+import fakes
 import short_sva
 from lohe.experiments.runner import complete
 from lohe.experiments.store import Store

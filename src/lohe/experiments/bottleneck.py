@@ -110,12 +110,12 @@ def figure_10(evidence: Evidence) -> Figure:
 
 def _draw_ranks(ax: Any, evidence: Evidence, corpus: str) -> None:
     from lohe.viz import ranks
-    from lohe.viz.style import BLUE, GREEN, ORANGE, PURPLE, SKY
+    from lohe.viz.style import BLUE, DEFINED, GREEN, ORANGE, PURPLE
 
     def of(reading: str, name: str) -> dict[int, float]:
         return _present(effective_rank.by_dimension(evidence, corpus, reading, name))
 
-    styles = {"as published": (BLUE, GREEN, 0.97), "as defined": (SKY, PURPLE, 1.03)}
+    styles = {"as published": (BLUE, GREEN, 0.97), "as defined": (DEFINED, PURPLE, 1.03)}
     for reading, (before, after, shift) in styles.items():
         means, stds = of(reading, "similarity.mean"), of(reading, "similarity.std")
         ranks.series(ax, means, stds, color=before, label=f"S, {reading} (± std)", shift=shift)
@@ -141,13 +141,13 @@ def _draw_ranks(ax: Any, evidence: Evidence, corpus: str) -> None:
 
 def _draw_perplexities(ax: Any, evidence: Evidence, corpus: str) -> None:
     from lohe.viz import ranks
-    from lohe.viz.style import BLUE, GREEN, ORANGE, RED, SKY
+    from lohe.viz.style import BLUE, DEFINED, GREEN, ORANGE, RED
 
     labels = {"as_published": "softmax cut to r, leaks", "causal": "softmax cut to r, masked again"}
     for (name, label), color in zip(labels.items(), (ORANGE, RED), strict=True):
         cut = _present({r: truncation.found(evidence, corpus, r).get(name) for r in RANKS})
         ranks.series(ax, cut, color=color, marker="v", line="--", label=label)
-    for reading, color in zip(READINGS, (BLUE, SKY), strict=True):
+    for reading, color in zip(READINGS, (BLUE, DEFINED), strict=True):
         found = {
             r: cohort.perplexities(evidence, corpus, cohort.oscillator(r - 1, reading))
             for r in RANKS

@@ -183,13 +183,13 @@ def figure_7(evidence: Evidence) -> Figure:
     import matplotlib.pyplot as plt
 
     from lohe.viz import convergence as draw
-    from lohe.viz.style import BLUE, GREEN, PURPLE
+    from lohe.viz.style import BLUE, DEFINED, PURPLE
 
     groups, paper = by_model(evidence), published("table6")
     figure, (left, middle, right) = plt.subplots(1, 3, figsize=(12.5, 3.9), layout="constrained")
     horizons = np.array(HORIZONS)
     for n, ((cohort, models), color) in enumerate(
-        zip(groups.items(), (BLUE, PURPLE, GREEN), strict=True)
+        zip(groups.items(), (BLUE, DEFINED, PURPLE), strict=True)
     ):
         if 2 in models:
             rows = [models[2].at(horizon) for horizon in HORIZONS]

@@ -140,12 +140,12 @@ def figure_9(evidence: Evidence) -> Figure:
     from matplotlib import pyplot as plt
 
     from lohe.viz import distributions, ranks
-    from lohe.viz.style import BLUE, ORANGE, SKY
+    from lohe.viz.style import BLUE, DEFINED, ORANGE
 
     figure, axes = plt.subplots(
         1, 3, figsize=(12.5, 4.2), width_ratios=(1, 1, 1.15), layout="constrained"
     )
-    colors = {"": ORANGE, "as published": BLUE, "as defined": SKY}
+    colors = {"": ORANGE, "as published": BLUE, "as defined": DEFINED}
     sides: dict[str, distributions.Side] = {
         "": "both",
         "as published": "left",
@@ -171,10 +171,10 @@ def figure_9(evidence: Evidence) -> Figure:
         ax.set_xticks(list(places.values()), ["softmax", *map(str, DIMENSIONS)])
         ax.set(title=title, xlabel="d_osc", xlim=(-0.7, len(places) - 0.4), ylim=(0, 1.02))
     axes[0].set_ylabel("normalised entropy of a row (uniform = 1)")
-    shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": SKY}
+    shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": DEFINED}
     distributions.legend(axes[1], shown, hollow="paper: median, quartiles")
     groups = _boxes(evidence)
-    shades = {"paper": None, "ours": ORANGE, "as published": BLUE, "as defined": SKY}
+    shades = {"paper": None, "ours": ORANGE, "as published": BLUE, "as defined": DEFINED}
     distributions.boxes(axes[2], groups, [shades[name.split("\n")[1]] for name in groups])
     lowest = min(60.0, *(min(x, default=100.0) - 2 for x in groups.values()))
     axes[2].set(title="Agreement, hard sentences", ylabel="accuracy of a seed (%)")

@@ -215,7 +215,7 @@ def figure(evidence: Evidence) -> Any:
             POSITIONS,
             *cells.moments(measured(evidence, words, "loss"), POSITIONS),
             labels=tuple(MECHANISMS),
-            colors=(style.SOFTMAX, style.OSCILLATOR, style.SKY),
+            colors=(style.SOFTMAX, style.OSCILLATOR, style.DEFINED),
         )
         bars.published(ax, *cells.moments(published_measured("loss"), POSITIONS))
         ax.set(title=f"{words}, frames permuted", xlabel="positional encoding")

@@ -167,7 +167,7 @@ def figure_3(evidence: Evidence) -> Any:
             mean,
             std,
             labels=tuple(MECHANISMS),
-            colors=(style.SOFTMAX, style.OSCILLATOR, style.SKY),
+            colors=(style.SOFTMAX, style.OSCILLATOR, style.DEFINED),
             ceiling=100.0,
         )
         bars.published(ax, *cells.moments(paper, conditions), ceiling=100.0)

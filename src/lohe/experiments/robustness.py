@@ -290,7 +290,7 @@ def _panel(
             changes = Changes(evidence, subject, reading)
             which = FREQUENCY[reading] if kind == "frequency" else kind
             values = [changes.at(which, level) for level in levels]
-            color = style.OSCILLATOR if reading == "as published" else style.GREEN
+            color = style.OSCILLATOR if reading == "as published" else style.DEFINED
             color, mark = (style.PURPLE, "^") if subject is TINYSTORIES else (color, "o")
             label = f"ours, {reading}" + (f", {subject.name}" if several else "")
             found.append(_series(label, levels, values, subject, color, mark))

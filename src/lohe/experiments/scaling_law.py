@@ -206,11 +206,11 @@ def figure_6(evidence: Evidence) -> Figure:
     import matplotlib.pyplot as plt
 
     from lohe.viz.scaling import dimension_axis
-    from lohe.viz.style import BLUE, GREY, ORANGE, RED
+    from lohe.viz.style import BLUE, DEFINED, GREY, ORANGE
 
     looks = {
         "as published": {"label": "ours, as published", "color": BLUE, "marker": "o"},
-        "as defined": {"label": "ours, as defined", "color": RED, "marker": "s"},
+        "as defined": {"label": "ours, as defined", "color": DEFINED, "marker": "s"},
         PAPER: {"label": "published", "color": GREY, "marker": "o", "hollow": True},
     }
     figure, axes = plt.subplots(2, 2, figsize=(9.5, 7.2), layout="constrained", sharex=True)

@@ -4,9 +4,9 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from lohe.viz.style import GREEN, GREY, OSCILLATOR, SOFTMAX
+from lohe.viz.style import DEFINED, GREY, OSCILLATOR, SOFTMAX
 
-COLORS = {"softmax": SOFTMAX, "as published": OSCILLATOR, "as defined": GREEN}
+COLORS = {"softmax": SOFTMAX, "as published": OSCILLATOR, "as defined": DEFINED}
 
 
 def color(name: str) -> str:

@@ -10,6 +10,7 @@ BLUE, ORANGE, GREEN, RED = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, BLACK, GREY = "#CC79A7", "#56B4E9", "#000000", "#8A8A8A"
 ANCHOR, OSCILLATOR = RED, BLUE  # as in the paper's Figure 1: anchors are squares, oscillators dots
 SOFTMAX = ORANGE
+DEFINED = SKY  # the oscillator as defined, where the one as published is OSCILLATOR
 
 SETTINGS = {
     "figure.dpi": 110,
