@@ -17,7 +17,7 @@ def mean_resultant_length(kappa, d):
 
 @pytest.mark.parametrize(("d", "diffusion"), [(2, 1.0), (3, 0.4), (8, 0.25)])
 def test_stationary_law_is_von_mises_fisher(d, diffusion, rng):
-    n, norm = 20_000, 2.0
+    n, norm = 8_000, 2.0
     h = norm * sphere.uniform(d, generator=rng, dtype=torch.float64)
     z0 = sphere.uniform(n, d, generator=rng, dtype=torch.float64)
     # ten relaxation times; the scheme's bias is first order in the step

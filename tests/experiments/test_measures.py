@@ -1,18 +1,17 @@
 """What is measured is recorded once, whoever asks, and survives being killed."""
 
-import os
 import signal
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
+from workers import Counted, take_all
 
 import fakes
 import short_sva
 from lohe.experiments import measures
 from lohe.experiments.measures import (
     Bench,
-    Findings,
     Measure,
     measure_name,
     measure_recipe,
@@ -34,24 +33,6 @@ class ShortBench(Bench):
         return short_sva.data()
 
 
-@dataclass(frozen=True)
-class Counted:
-    """A number, and a line in a file each time that it is taken; dies there if it is told to."""
-
-    number: int
-    log: str
-    deadly: str = ""
-    run: Run | None = None
-
-    def take(self, bench: Bench) -> Findings:
-        with open(self.log, "a") as file:
-            file.write(f"{self.number}\n")
-        if self.deadly and not Path(self.deadly).exists():
-            Path(self.deadly).touch()
-            os.kill(os.getpid(), signal.SIGKILL)
-        return Findings({"number": self.number})
-
-
 def counted(tmp_path: Path, *numbers: int, deadly: int = 0) -> list[Measure]:
     log = str(tmp_path / "log")
     mark = str(tmp_path / "died")
@@ -60,11 +41,6 @@ def counted(tmp_path: Path, *numbers: int, deadly: int = 0) -> list[Measure]:
 
 def taken(tmp_path: Path) -> list[int]:
     return [int(line) for line in (tmp_path / "log").read_text().split()]
-
-
-def take_all(root: Path, wanted: list[Measure]) -> None:
-    for _ in take(wanted, Bench(Store(root))):
-        pass
 
 
 @pytest.fixture

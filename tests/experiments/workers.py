@@ -4,6 +4,7 @@ import os
 import signal
 import sys
 import time
+from dataclasses import dataclass
 from multiprocessing.queues import Queue
 from multiprocessing.synchronize import Barrier
 from pathlib import Path
@@ -13,8 +14,10 @@ import torch
 
 from lohe.experiments.checkpoints import Checkpoint, pack_generator, unpack_generator
 from lohe.experiments.locks import Busy
+from lohe.experiments.measures import Bench, Findings, Measure, take
 from lohe.experiments.records import Record
 from lohe.experiments.store import Store
+from lohe.train import Run
 
 RECIPE = {"task": {"name": "sva"}, "lr": 1e-3, "epochs": 2}
 
@@ -149,3 +152,29 @@ def killed_before(n: int, root: Path, act: Any, *args: Any) -> None:
     os.fsync = watched_fsync
     sys.addaudithook(watch)
     act(*args)
+
+
+# --- measures
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A number, and a line in a file each time that it is taken; dies there if it is told to."""
+
+    number: int
+    log: str
+    deadly: str = ""
+    run: Run | None = None
+
+    def take(self, bench: Bench) -> Findings:
+        with open(self.log, "a") as file:
+            file.write(f"{self.number}\n")
+        if self.deadly and not Path(self.deadly).exists():
+            Path(self.deadly).touch()
+            os.kill(os.getpid(), signal.SIGKILL)
+        return Findings({"number": self.number})
+
+
+def take_all(root: Path, wanted: list[Measure]) -> None:
+    for _ in take(wanted, Bench(Store(root))):
+        pass
