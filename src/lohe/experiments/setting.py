@@ -74,7 +74,7 @@ COMPACT = Corpora(
 GENERATED = Corpora(
     "generated",
     GeneratedText(examples=24),
-    GeneratedText(tokens=128, layout="stories", examples=24),
+    GeneratedText(tokens=40, layout="stories", examples=24),
     {"ten whistles": GeneratedClips()},
     differs=("Generated: sentences and whistles, from which nothing is to be learned.",),
 )
