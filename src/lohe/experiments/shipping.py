@@ -20,7 +20,7 @@ from torch import nn
 from lohe.experiments import files, weights
 from lohe.experiments.agreement import AS_DEFINED, AS_PUBLISHED
 from lohe.experiments.measures import Bench
-from lohe.experiments.robustness import scores
+from lohe.experiments.physics import scores
 from lohe.experiments.setting import COMPACT, Setting
 from lohe.experiments.store import Store
 from lohe.models import Oscillator, Softmax
