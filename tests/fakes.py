@@ -9,8 +9,8 @@ import short_sva
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Findings
-from lohe.experiments.records import Record
 from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Agreement, Claim, Estimate, Line
 from lohe.models import Oscillator, Softmax

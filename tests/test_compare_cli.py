@@ -11,7 +11,7 @@ from lohe import cli, experiments, run_cli
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Findings, measure_recipe
 from lohe.experiments.setting import Setting
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
 from lohe.models import Oscillator
 
 

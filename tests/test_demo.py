@@ -16,7 +16,7 @@ from rich.console import Console
 from lohe import demo
 from lohe.demo import nine, terminal, training, verdicts
 from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
-from lohe.experiments.robustness import GRID
+from lohe.experiments.studies.robust.robustness import GRID
 from lohe.measure.significance import Difference
 from lohe.tasks import SVA
 from lohe.train import train

@@ -13,12 +13,13 @@ import pytest
 from typer.testing import CliRunner
 
 from lohe import cli, run_cli
-from lohe.experiments import PAPER, agreement
-from lohe.experiments.checkpoints import Checkpoint
+from lohe.experiments import PAPER
 from lohe.experiments.evidence import seeded
 from lohe.experiments.runner import complete, missing
 from lohe.experiments.setting import Setting
-from lohe.experiments.store import Store
+from lohe.experiments.store.checkpoints import Checkpoint
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.sva import agreement
 
 SRC = Path(cli.__file__).parents[1]
 PACKS = 5  # mechanisms of Table 2, at smoke scale one pack each

@@ -4,8 +4,8 @@ import math
 
 import pytest
 
-from lohe.experiments.agreement import FAILS_BELOW
 from lohe.experiments.reported import published
+from lohe.experiments.studies.sva.agreement import FAILS_BELOW
 from lohe.measure.significance import (
     fisher,
     fisher_power,

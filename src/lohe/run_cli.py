@@ -17,10 +17,10 @@ from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, take, untaken
 from lohe.experiments.recipes import SCALES
-from lohe.experiments.records import Record, key
 from lohe.experiments.runner import Logger, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
-from lohe.experiments.store import Store
+from lohe.experiments.store.records import Record, key
+from lohe.experiments.store.store import Store
 from lohe.experiments.tables import verdict_table
 from lohe.experiments.verdicts import judge
 from lohe.tasks import data_root, wikitext2

@@ -13,7 +13,7 @@ import pytest
 # one import of torch, then a fork per process: a few milliseconds instead of seconds
 CONTEXT = multiprocessing.get_context("forkserver")
 # torch._dynamo: the first step of any optimiser imports it, for a second
-CONTEXT.set_forkserver_preload(["lohe.experiments.store", "torch._dynamo"])
+CONTEXT.set_forkserver_preload(["lohe.experiments.store.store", "torch._dynamo"])
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ import untrained
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Measure, measure_recipe
-from lohe.experiments.records import Record
 from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record
 from lohe.experiments.verdicts import Line, judge
 from lohe.tasks import Data, Task
 from lohe.train import Run

@@ -3,14 +3,14 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from lohe.experiments import agreement
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.keyword_cells import MECHANISMS, POSITIONS, READINGS
-from lohe.experiments.keyword_permutation import FramePermutation
 from lohe.experiments.measures import measure_recipe
-from lohe.experiments.records import Record
 from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, PAPERS, Setting
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS
+from lohe.experiments.studies.kws.keyword_permutation import FramePermutation
+from lohe.experiments.studies.sva import agreement
 from lohe.experiments.verdicts import Agreement, Line, judge
 from lohe.train import Run
 

@@ -3,10 +3,14 @@
 from collections.abc import Iterable, Mapping, Sequence
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.language_modeling import DIMENSIONS, printed_oscillator, printed_softmax
-from lohe.experiments.perplexity import CORPORA, oscillator, run
-from lohe.experiments.records import Record
 from lohe.experiments.setting import COMPACT, PAPERS, Setting
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.lm.language_modeling import (
+    DIMENSIONS,
+    printed_oscillator,
+    printed_softmax,
+)
+from lohe.experiments.studies.lm.perplexity import CORPORA, oscillator, run
 from lohe.models import Softmax
 from lohe.train import Run
 

@@ -7,13 +7,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from lohe.experiments import cohort, effective_rank, truncation
-from lohe.experiments.attention_entropy import AttentionEntropy
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, measure_recipe
-from lohe.experiments.records import Record
 from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, Corpora, Setting
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.rank import cohort, effective_rank, truncation
+from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
 from lohe.train import Run
 

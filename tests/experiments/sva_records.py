@@ -5,8 +5,8 @@ from typing import Any
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Measure, measure_recipe
-from lohe.experiments.records import Record
 from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record
 from lohe.experiments.verdicts import Judged, Line, judge
 from lohe.train import Run
 

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from sva_records import cohort, evidence, find
 
-from lohe.experiments import agreement, agreement_thresholds
-from lohe.experiments.agreement_cohort import paper
-from lohe.experiments.records import Record
 from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.sva import agreement, agreement_thresholds
+from lohe.experiments.studies.sva.agreement_cohort import paper
 from lohe.experiments.verdicts import Line
 
 THEIRS = {"softmax": "softmax", "oscillator, as published": "oscillator"}

@@ -10,15 +10,15 @@ import torch
 from sva_records import cohort, evidence, find, measurement
 
 import short_sva
-from lohe.experiments import agreement_anchors as anchors
-from lohe.experiments import agreement_attention as attention
-from lohe.experiments import agreement_errors as errors
-from lohe.experiments import agreement_verbs as verbs
-from lohe.experiments.agreement_cohort import AS_DEFINED, AS_PUBLISHED, COMPARED
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench
 from lohe.experiments.setting import Setting
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.sva import agreement_anchors as anchors
+from lohe.experiments.studies.sva import agreement_attention as attention
+from lohe.experiments.studies.sva import agreement_errors as errors
+from lohe.experiments.studies.sva import agreement_verbs as verbs
+from lohe.experiments.studies.sva.agreement_cohort import AS_DEFINED, AS_PUBLISHED, COMPARED
 from lohe.models import Softmax, attention_layers
 from lohe.tasks import sva, total
 from lohe.viz.style import drawing

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 from sva_records import cohort, evidence, find
 
-from lohe.experiments import agreement_sweeps as sweeps
-from lohe.experiments import agreement_widths as widths
-from lohe.experiments.agreement_cohort import AS_DEFINED, AS_PUBLISHED, COMPARED
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.sva import agreement_sweeps as sweeps
+from lohe.experiments.studies.sva import agreement_widths as widths
+from lohe.experiments.studies.sva.agreement_cohort import AS_DEFINED, AS_PUBLISHED, COMPARED
 from lohe.measure.significance import mean_std
 from lohe.models import Softmax
 from lohe.train import AdamW

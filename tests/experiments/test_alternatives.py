@@ -6,7 +6,11 @@ import pytest
 import torch
 from language_records import ON_OURS, ON_THEIRS, by_what, evidence, records
 
-from lohe.experiments.alternatives import (
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.measures import Bench, measure_recipe, model_runs
+from lohe.experiments.setting import Setting
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.lm.alternatives import (
     BASE,
     CHANGES,
     WIDTHS,
@@ -20,11 +24,7 @@ from lohe.experiments.alternatives import (
     table,
     wider,
 )
-from lohe.experiments.evidence import Evidence
-from lohe.experiments.language_modeling import printed_oscillator, printed_softmax
-from lohe.experiments.measures import Bench, measure_recipe, model_runs
-from lohe.experiments.setting import Setting
-from lohe.experiments.store import Store
+from lohe.experiments.studies.lm.language_modeling import printed_oscillator, printed_softmax
 from lohe.experiments.verdicts import judge
 from lohe.models import Amplified, Oscillator, PositionOffset, Softmax, attention_layers
 

@@ -5,8 +5,8 @@ import pytest
 import torch
 from invented import Untrained, claims, evidence, record
 
-from lohe.experiments import antipodal
-from lohe.experiments.antipodal import CapFractions, chi_square, deviations, expected
+from lohe.experiments.studies import antipodal
+from lohe.experiments.studies.antipodal import CapFractions, chi_square, deviations, expected
 from lohe.viz.style import drawing
 
 ITEM = antipodal.ITEMS["figure2"]

@@ -6,9 +6,9 @@ import pytest
 import torch
 from made_up import SMOKE, Untrained, tokens_of
 
-from lohe.experiments import cohort
-from lohe.experiments.attention_entropy import BINS, AttentionEntropy, summary
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.rank import cohort
+from lohe.experiments.studies.rank.attention_entropy import BINS, AttentionEntropy, summary
 from lohe.models import Oscillator
 
 

@@ -7,17 +7,11 @@ from statistics import stdev
 import pytest
 from made_up import MadeUp, measured, record
 
-from lohe.experiments import (
-    cohort,
-    effective_rank,
-    flatness,
-    item,
-    rank_parity,
-    truncation,
-)
+from lohe.experiments import item
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, PAPERS, Setting
+from lohe.experiments.studies.rank import cohort, effective_rank, flatness, rank_parity, truncation
 from lohe.experiments.verdicts import judge
 from lohe.models import Softmax
 from lohe.viz.style import drawing

@@ -9,7 +9,7 @@ import pytest
 import torch
 import workers
 
-from lohe.experiments.checkpoints import Checkpoint, pack_generator, unpack_generator
+from lohe.experiments.store.checkpoints import Checkpoint, pack_generator, unpack_generator
 
 
 @pytest.fixture

@@ -8,12 +8,12 @@ import torch
 from untrained import SMOKE, evidence, recorded
 
 from lohe import sphere
-from lohe.experiments import convergence
-from lohe.experiments.convergence import D_OSC, ITEMS, settling
-from lohe.experiments.drives import AS_PUBLISHED, COHORTS
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
-from lohe.experiments.settling import HORIZONS
+from lohe.experiments.studies.settle import convergence
+from lohe.experiments.studies.settle.convergence import D_OSC, ITEMS, settling
+from lohe.experiments.studies.settle.drives import AS_PUBLISHED, COHORTS
+from lohe.experiments.studies.settle.settling import HORIZONS
 from lohe.experiments.tables import verdict_table
 from lohe.experiments.verdicts import judge
 from lohe.viz.style import drawing

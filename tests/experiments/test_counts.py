@@ -6,7 +6,7 @@ import pytest
 from invented import claims, evidence, verdicts
 
 from lohe import cost
-from lohe.experiments import counts
+from lohe.experiments.studies import counts
 from lohe.experiments.verdicts import judge
 
 

@@ -7,7 +7,8 @@ import pytest
 from language_records import ON_OURS, ON_THEIRS, by_what, evidence
 from scipy import stats
 
-from lohe.experiments.couplings import (
+from lohe.experiments.reported import published
+from lohe.experiments.studies.lm.couplings import (
     COUPLINGS,
     equal_couplings,
     lines,
@@ -16,8 +17,7 @@ from lohe.experiments.couplings import (
     runs,
     table,
 )
-from lohe.experiments.perplexity import run
-from lohe.experiments.reported import published
+from lohe.experiments.studies.lm.perplexity import run
 from lohe.experiments.verdicts import judge
 from lohe.models import Oscillator
 

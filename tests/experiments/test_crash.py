@@ -13,9 +13,9 @@ from typer.testing import CliRunner
 
 import short_sva
 from lohe import cli
-from lohe.experiments.records import Record
 from lohe.experiments.runner import complete
-from lohe.experiments.store import Store
+from lohe.experiments.store.records import Record
+from lohe.experiments.store.store import Store
 
 KILLS = 20
 

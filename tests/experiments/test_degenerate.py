@@ -7,11 +7,11 @@ import pytest
 import torch
 from invented import Untrained, claims, evidence, record, verdicts
 
-from lohe.experiments import degenerate
-from lohe.experiments.degenerate import WEAK, DriveNorms
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
-from lohe.experiments.subjects import KWS, SUBJECTS, SVA, WIKITEXT2
+from lohe.experiments.studies.robust import degenerate
+from lohe.experiments.studies.robust.degenerate import WEAK, DriveNorms
+from lohe.experiments.studies.robust.subjects import KWS, SUBJECTS, SVA, WIKITEXT2
 from lohe.models import attention_layers
 from lohe.viz.style import drawing
 

@@ -6,12 +6,19 @@ from statistics import fmean, pstdev
 import pytest
 from invented import Untrained, evidence, record
 
-from lohe.experiments import devices, physics
-from lohe.experiments.devices import Changes, RobustnessGrid, in_unit, reported, shown, whole
-from lohe.experiments.physics import HORIZONS, SCALES
 from lohe.experiments.reported import published
 from lohe.experiments.setting import PAPERS, Setting
-from lohe.experiments.subjects import KWS, SVA, TINYSTORIES, WIKITEXT2, carrier
+from lohe.experiments.studies.robust import devices, physics
+from lohe.experiments.studies.robust.devices import (
+    Changes,
+    RobustnessGrid,
+    in_unit,
+    reported,
+    shown,
+    whole,
+)
+from lohe.experiments.studies.robust.physics import HORIZONS, SCALES
+from lohe.experiments.studies.robust.subjects import KWS, SVA, TINYSTORIES, WIKITEXT2, carrier
 from lohe.experiments.verdicts import Estimate, of_sample
 
 SMOKE = Setting("smoke")

@@ -5,7 +5,13 @@ import torch
 from untrained import SMOKE, Untrained
 
 from lohe import sphere
-from lohe.experiments.drives import AS_DEFINED, AS_PUBLISHED, COHORTS, drives, drives_of
+from lohe.experiments.studies.settle.drives import (
+    AS_DEFINED,
+    AS_PUBLISHED,
+    COHORTS,
+    drives,
+    drives_of,
+)
 from lohe.models import Oscillator, attention_layers, attention_weights
 from lohe.tasks.language import PAD
 
@@ -40,7 +46,7 @@ def test_padding_has_no_oscillators():
     tokens = Untrained().data(run).valid.take(slice(3)).inputs["tokens"]
     words = int((tokens != PAD).sum())
     assert words < tokens.numel()
-    assert [h.shape for h in found.layers] == [(3, 4, 127, 2)] * 2
+    assert [h.shape for h in found.layers] == [(3, 4, tokens.shape[1], 2)] * 2
     assert found.oscillators(-1).shape == (4 * words, 2)
     assert found.oscillators(0).dtype == torch.float64
 

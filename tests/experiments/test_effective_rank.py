@@ -4,9 +4,9 @@ import pytest
 import torch
 from made_up import SMOKE, Untrained, tokens_of
 
-from lohe.experiments import cohort
-from lohe.experiments.effective_rank import EffectiveRank, matrices
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.rank import cohort
+from lohe.experiments.studies.rank.effective_rank import EffectiveRank, matrices
 from lohe.models import Oscillator, Softmax
 from lohe.theory import readout_rank_bound
 

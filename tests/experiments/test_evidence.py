@@ -7,8 +7,8 @@ import pytest
 import fakes
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.measures import measure_recipe
-from lohe.experiments.records import Record
 from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record
 from lohe.models import Oscillator
 
 RUN = fakes.run()

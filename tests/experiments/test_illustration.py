@@ -8,10 +8,10 @@ import torch
 from invented import Untrained, claims, evidence, record, verdicts
 
 from lohe import sphere
-from lohe.experiments import illustration
-from lohe.experiments.illustration import PROMPT, Continuation, next_word, phase
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies import illustration
+from lohe.experiments.studies.illustration import PROMPT, Continuation, next_word, phase
 from lohe.tasks.language import BOS, EOS, PAD, UNK
 from lohe.viz.style import drawing
 

@@ -8,9 +8,9 @@ from untrained import SMOKE, Untrained, evidence, recorded
 
 from lohe import ops, sphere
 from lohe.dynamics import flow
-from lohe.experiments import inference_modes
-from lohe.experiments.drives import AS_PUBLISHED
-from lohe.experiments.inference_modes import (
+from lohe.experiments.studies.settle import inference_modes
+from lohe.experiments.studies.settle.drives import AS_PUBLISHED
+from lohe.experiments.studies.settle.inference_modes import (
     COHORTS,
     D_OSC,
     InferenceModes,

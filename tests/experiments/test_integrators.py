@@ -9,8 +9,9 @@ from untrained import SMOKE, Untrained, evidence, recorded
 
 from lohe import sphere
 from lohe.dynamics import Euler
-from lohe.experiments import integrators
-from lohe.experiments.integrators import (
+from lohe.experiments.reported import published
+from lohe.experiments.studies.settle import integrators
+from lohe.experiments.studies.settle.integrators import (
     PAIRS,
     angles,
     euler_orbit,
@@ -18,7 +19,6 @@ from lohe.experiments.integrators import (
     models,
     off_orbit,
 )
-from lohe.experiments.reported import published
 from lohe.experiments.verdicts import judge
 
 STEP = 0.05

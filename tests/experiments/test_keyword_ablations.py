@@ -6,9 +6,14 @@ import pytest
 from keyword_records import COMPACTLY, PAPER, difference, evidence, of_run, verdicts
 
 from lohe.experiments import item
-from lohe.experiments.keyword_ablations import COUPLINGS, adamw_table, coupling_claim, decoupled
-from lohe.experiments.keyword_cells import MECHANISMS, READINGS
 from lohe.experiments.reported import published
+from lohe.experiments.studies.kws.keyword_ablations import (
+    COUPLINGS,
+    adamw_table,
+    coupling_claim,
+    decoupled,
+)
+from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, READINGS
 from lohe.models import Oscillator, Softmax
 from lohe.train import Adam, AdamW
 

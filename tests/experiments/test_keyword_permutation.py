@@ -7,18 +7,18 @@ from keyword_records import COMPACTLY, difference, evidence, verdicts
 from torch import nn
 
 from lohe.experiments import item
-from lohe.experiments import keyword_cells as cells
-from lohe.experiments.keyword_permutation import (
+from lohe.experiments.measures import Bench, Measure, take
+from lohe.experiments.runner import complete
+from lohe.experiments.setting import Setting
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.kws import keyword_cells as cells
+from lohe.experiments.studies.kws.keyword_permutation import (
     FramePermutation,
     measures,
     permutation_claim,
     published_measured,
     reordered,
 )
-from lohe.experiments.measures import Bench, Measure, take
-from lohe.experiments.runner import complete
-from lohe.experiments.setting import Setting
-from lohe.experiments.store import Store
 from lohe.models import Classifier, Oscillator, Softmax, attention_layers
 from lohe.tasks import Data, GeneratedClips, Split
 

@@ -6,9 +6,9 @@ from keyword_records import COMPACTLY, difference, evidence, verdicts
 from scipy import stats
 
 from lohe.experiments import item
-from lohe.experiments import keyword_cells as cells
-from lohe.experiments.keyword_positions import ENCODINGS, parity_claim, positions_claim
 from lohe.experiments.reported import published
+from lohe.experiments.studies.kws import keyword_cells as cells
+from lohe.experiments.studies.kws.keyword_positions import ENCODINGS, parity_claim, positions_claim
 
 GRID = published("figure3")["per_seed"]
 

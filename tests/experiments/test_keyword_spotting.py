@@ -8,11 +8,17 @@ import numpy as np
 import pytest
 from keyword_records import COMPACTLY, EVERYWHERE, PAPER, difference, evidence, of_run, verdicts
 
-from lohe.experiments import item, keyword_spotting
-from lohe.experiments import keyword_cells as cells
-from lohe.experiments.keyword_spotting import figure_3, frozen_claim, table_1, table_1_lines
+from lohe.experiments import item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.kws import keyword_cells as cells
+from lohe.experiments.studies.kws import keyword_spotting
+from lohe.experiments.studies.kws.keyword_spotting import (
+    figure_3,
+    frozen_claim,
+    table_1,
+    table_1_lines,
+)
 from lohe.experiments.verdicts import Agreement
 from lohe.models import Oscillator, Softmax
 from lohe.train import Adam

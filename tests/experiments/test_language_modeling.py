@@ -7,8 +7,9 @@ from language_records import ON_OURS, ON_THEIRS, as_printed, by_what, evidence, 
 
 from lohe.experiments import PAPER
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.language_modeling import falls, lines, runs, table_4
-from lohe.experiments.perplexity import (
+from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm.language_modeling import falls, lines, runs, table_4
+from lohe.experiments.studies.lm.perplexity import (
     CORPORA,
     READINGS,
     log_ratio,
@@ -19,8 +20,7 @@ from lohe.experiments.perplexity import (
     same_ratio,
     same_value,
 )
-from lohe.experiments.scaling_law import figure_6
-from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm.scaling_law import figure_6
 from lohe.experiments.verdicts import Agreement, exactly, judge, log, of_sample
 from lohe.models import Oscillator, Softmax
 from lohe.viz.style import drawing, save

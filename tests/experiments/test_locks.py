@@ -11,10 +11,10 @@ import pytest
 import workers
 from workers import RECIPE
 
-from lohe.experiments import exact, processes
-from lohe.experiments.files import Damaged
-from lohe.experiments.locks import Busy
-from lohe.experiments.store import Store
+from lohe.experiments.store import exact, processes
+from lohe.experiments.store.files import Damaged
+from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.store import Store
 
 
 @pytest.fixture

@@ -21,7 +21,7 @@ from lohe.experiments.measures import (
     untaken,
 )
 from lohe.experiments.runner import complete
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
 from lohe.models import Oscillator
 from lohe.train import Run
 

@@ -5,7 +5,7 @@ import torch
 from invented import loaded
 
 from lohe import sphere
-from lohe.experiments.observed import observe, real_tokens
+from lohe.experiments.studies.robust.observed import observe, real_tokens
 from lohe.models import Agreement, LanguageModel, Oscillator, attention_layers
 from lohe.tasks import SVA, GeneratedClips, GeneratedText
 

@@ -6,8 +6,8 @@ import pytest
 import torch
 from invented import loaded
 
-from lohe.experiments import physics
-from lohe.experiments.physics import Physics
+from lohe.experiments.studies.robust import physics
+from lohe.experiments.studies.robust.physics import Physics
 from lohe.models import Agreement, Oscillator, Softmax, attention_layers
 from lohe.substrates import FiniteHorizon, FrequencyDisorder, Mismatch, StateNoise
 from lohe.tasks import SVA

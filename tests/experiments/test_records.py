@@ -5,9 +5,9 @@ import inspect
 import pytest
 from workers import RECIPE, record
 
-from lohe.experiments import records
-from lohe.experiments.exact import dumps, loads
-from lohe.experiments.records import Record, from_plain, key, to_plain
+from lohe.experiments.store import records
+from lohe.experiments.store.exact import dumps, loads
+from lohe.experiments.store.records import Record, from_plain, key, to_plain
 
 PINNED = "80eafa126925a3a6"
 

@@ -5,11 +5,11 @@ import math
 import pytest
 from invented import claims, evidence, record, verdicts
 
-from lohe.experiments import physics, robustness
-from lohe.experiments.devices import measures, reported
-from lohe.experiments.robustness import HORIZONS, ITEMS, SCALES
 from lohe.experiments.setting import Setting
-from lohe.experiments.subjects import KWS, SUBJECTS, SVA, TINYSTORIES, WIKITEXT2
+from lohe.experiments.studies.robust import physics, robustness
+from lohe.experiments.studies.robust.devices import measures, reported
+from lohe.experiments.studies.robust.robustness import HORIZONS, ITEMS, SCALES
+from lohe.experiments.studies.robust.subjects import KWS, SUBJECTS, SVA, TINYSTORIES, WIKITEXT2
 from lohe.experiments.verdicts import judge
 from lohe.viz.style import drawing
 

@@ -10,7 +10,7 @@ import lohe
 import short_sva
 from lohe.experiments import runner
 from lohe.experiments.runner import Pack, complete, missing, packs
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
 from lohe.models import Amplified, Oscillator, Softmax
 from lohe.train import Run, Trained
 

@@ -3,10 +3,10 @@
 import pytest
 from language_records import ON_OURS, ON_THEIRS, as_printed, by_what, evidence
 
-from lohe.experiments import design_rule, scaling_law
-from lohe.experiments.laws import UNSEEN, our_law, published_laws
-from lohe.experiments.perplexity import oscillator
 from lohe.experiments.reported import published
+from lohe.experiments.studies.lm import design_rule, scaling_law
+from lohe.experiments.studies.lm.laws import UNSEEN, our_law, published_laws
+from lohe.experiments.studies.lm.perplexity import oscillator
 from lohe.experiments.verdicts import Agreement, Claim, judge
 from lohe.models import Oscillator, Softmax
 

@@ -3,9 +3,9 @@
 import pytest
 from untrained import SMOKE, Untrained, evidence, recorded
 
-from lohe.experiments import sequential
-from lohe.experiments.drives import AS_PUBLISHED, COHORTS
-from lohe.experiments.sequential import D_OSC, Starts, starts
+from lohe.experiments.studies.settle import sequential
+from lohe.experiments.studies.settle.drives import AS_PUBLISHED, COHORTS
+from lohe.experiments.studies.settle.sequential import D_OSC, Starts, starts
 
 
 def found(errors):

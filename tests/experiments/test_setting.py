@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from lohe.experiments import recipes
-from lohe.experiments.records import key
 from lohe.experiments.setting import COMPACT, CORPORA, GENERATED, PAPERS, Setting
+from lohe.experiments.store.records import key
 from lohe.models import Oscillator, Softmax
 
 RESULTS = Path(__file__).parents[2] / "results"

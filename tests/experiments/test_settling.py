@@ -9,9 +9,9 @@ from untrained import SMOKE, Untrained, recorded
 from lohe import sphere, theory
 from lohe.dynamics import flow
 from lohe.dynamics.settling import half_angle_tangent
-from lohe.experiments.convergence import settling
-from lohe.experiments.drives import AS_PUBLISHED
-from lohe.experiments.settling import Settled, Settling, late_starts, rk45, settled
+from lohe.experiments.studies.settle.convergence import settling
+from lohe.experiments.studies.settle.drives import AS_PUBLISHED
+from lohe.experiments.studies.settle.settling import Settled, Settling, late_starts, rk45, settled
 
 T = 30.0
 ENOUGH = -math.log(half_angle_tangent(0.01)) / T  # ‖h‖ with which an equatorial start just settles

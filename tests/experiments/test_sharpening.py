@@ -4,9 +4,9 @@ import pytest
 from language_records import ON_OURS, ON_THEIRS, by_what, evidence
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.language_modeling import printed_oscillator
-from lohe.experiments.perplexity import CORPORA, oscillator, run
-from lohe.experiments.sharpening import (
+from lohe.experiments.studies.lm.language_modeling import printed_oscillator
+from lohe.experiments.studies.lm.perplexity import CORPORA, oscillator, run
+from lohe.experiments.studies.lm.sharpening import (
     lines,
     printed_accuracy,
     printed_perplexity,

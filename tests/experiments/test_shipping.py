@@ -7,12 +7,12 @@ import safetensors
 import torch
 
 from lohe.experiments import shipping, weights
-from lohe.experiments.agreement import AS_DEFINED, AS_PUBLISHED
 from lohe.experiments.measures import Bench
-from lohe.experiments.physics import scores
-from lohe.experiments.records import key
 from lohe.experiments.setting import Setting
-from lohe.experiments.store import Store
+from lohe.experiments.store.records import key
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.robust.physics import scores
+from lohe.experiments.studies.sva.agreement import AS_DEFINED, AS_PUBLISHED
 from lohe.models import Oscillator, Softmax
 from lohe.tasks import SVA
 from lohe.train import Run

@@ -8,11 +8,11 @@ import pytest
 import workers
 from workers import RECIPE, record
 
-from lohe.experiments import records
-from lohe.experiments.exact import loads
-from lohe.experiments.files import Damaged
-from lohe.experiments.records import key
-from lohe.experiments.store import Store
+from lohe.experiments.store import records
+from lohe.experiments.store.exact import loads
+from lohe.experiments.store.files import Damaged
+from lohe.experiments.store.records import key
+from lohe.experiments.store.store import Store
 
 PATH = f"sva-{key(RECIPE)}.json"
 

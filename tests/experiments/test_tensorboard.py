@@ -8,7 +8,7 @@ import pytest
 import fakes
 import short_sva
 from lohe.experiments.runner import complete
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
 from lohe.experiments.tensorboard import Scalars
 
 

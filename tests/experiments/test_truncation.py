@@ -4,8 +4,8 @@ import pytest
 import torch
 from made_up import SMOKE, Untrained, tokens_of
 
-from lohe.experiments.store import Store
-from lohe.experiments.truncation import Truncation, cut, perplexity, reweighted
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.rank.truncation import Truncation, cut, perplexity, reweighted
 from lohe.models import Oscillator, RankMatchedSoftmax, Softmax
 
 

@@ -8,7 +8,7 @@ import fakes
 import short_sva
 from lohe.experiments import weights
 from lohe.experiments.runner import complete, missing
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
 from lohe.train import Trained
 
 

@@ -9,7 +9,7 @@ import torch
 
 import short_sva
 from lohe.experiments.runner import Pack, complete
-from lohe.experiments.store import Store
+from lohe.experiments.store.store import Store
 from lohe.models import Oscillator
 from lohe.train import Run, Trained
 

@@ -6,9 +6,9 @@ import torch
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, measure_recipe
-from lohe.experiments.records import Record
 from lohe.experiments.setting import Setting
-from lohe.experiments.store import Store
+from lohe.experiments.store.records import Record
+from lohe.experiments.store.store import Store
 
 SMOKE = Setting("smoke")
 

@@ -12,11 +12,11 @@ from typing import Any
 
 import torch
 
-from lohe.experiments.checkpoints import Checkpoint, pack_generator, unpack_generator
-from lohe.experiments.locks import Busy
 from lohe.experiments.measures import Bench, Findings, Measure, take
-from lohe.experiments.records import Record
-from lohe.experiments.store import Store
+from lohe.experiments.store.checkpoints import Checkpoint, pack_generator, unpack_generator
+from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.records import Record
+from lohe.experiments.store.store import Store
 from lohe.train import Run
 
 RECIPE = {"task": {"name": "sva"}, "lr": 1e-3, "epochs": 2}

@@ -116,7 +116,7 @@ def test_options_are_checked(make, message):
         make()
 
 
-def test_smoke_runs_see_the_lengths_of_the_corpora():
+def test_smoke_runs_fit_the_models_of_the_corpora():
     assert GENERATED.wikitext2.tokens == WikiText2().tokens
-    assert GENERATED.tinystories.tokens == TinyStories().tokens
+    assert GENERATED.tinystories.tokens < TinyStories().tokens  # shorter, since seconds count
     assert not GENERATED.published

@@ -7,7 +7,7 @@ import torch
 
 import short_sva
 from lohe.experiments.recipes import tinystories
-from lohe.experiments.records import key
+from lohe.experiments.store.records import key
 from lohe.models import Softmax
 from lohe.train import AdamW, train
 

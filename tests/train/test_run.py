@@ -7,7 +7,7 @@ import pytest
 
 import short_sva
 from lohe.experiments.recipes import agreement, wikitext2
-from lohe.experiments.records import key
+from lohe.experiments.store.records import key
 from lohe.models import Oscillator, Softmax
 from lohe.tasks import TinyStories
 from lohe.train import Adam, AdamW

@@ -20,8 +20,9 @@ from lohe.demo import figures, nine, report, sentence, terminal, training, verdi
 from lohe.demo.plan import OSCILLATOR, Plan
 from lohe.demo.report import Part
 from lohe.demo.training import Learned
-from lohe.experiments import files, robustness
-from lohe.experiments.robustness import Measured
+from lohe.experiments.store import files
+from lohe.experiments.studies.robust import robustness
+from lohe.experiments.studies.robust.robustness import Measured
 from lohe.experiments.tables import Table
 from lohe.tasks import SVA, Data
 from lohe.version import __version__

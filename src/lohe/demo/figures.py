@@ -11,10 +11,10 @@ from torch import Tensor
 from lohe.demo.plan import OSCILLATOR, SOFTMAX
 from lohe.demo.sentence import ROLES, Sentence
 from lohe.demo.verdicts import KINDS, keyword_spotting
-from lohe.experiments.agreement import FAILS_BELOW
-from lohe.experiments.records import Record
 from lohe.experiments.reported import published
-from lohe.experiments.robustness import HORIZONS, SCALES, Measured, by_seed
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.robust.robustness import HORIZONS, SCALES, Measured, by_seed
+from lohe.experiments.studies.sva.agreement import FAILS_BELOW
 from lohe.viz import curves, style
 from lohe.viz.html import Picture
 

@@ -2,8 +2,8 @@
 
 from dataclasses import dataclass, replace
 
-from lohe.experiments.agreement import AS_PUBLISHED
 from lohe.experiments.recipes import agreement
+from lohe.experiments.studies.sva.agreement import AS_PUBLISHED
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
 

@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lohe.experiments import robustness
+from lohe.experiments.studies.robust import robustness
 from lohe.models import attention_weights
 from lohe.tasks import Data, Split
 from lohe.tasks.sva import CATEGORIES

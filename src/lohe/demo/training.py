@@ -24,12 +24,12 @@ import torch
 from torch import Tensor, nn
 
 from lohe.demo.plan import Plan
-from lohe.experiments import files
-from lohe.experiments.locks import Busy
-from lohe.experiments.records import Record, key
-from lohe.experiments.robustness import scores
 from lohe.experiments.runner import Pack, complete, file_name, records
-from lohe.experiments.store import Store
+from lohe.experiments.store import files
+from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.records import Record, key
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.robust.robustness import scores
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data
 from lohe.train import Outcome, Run, Trained, train

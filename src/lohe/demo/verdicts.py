@@ -3,10 +3,10 @@
 from collections.abc import Mapping
 
 from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
-from lohe.experiments.agreement import FAILS_BELOW, accuracies
-from lohe.experiments.records import Record
 from lohe.experiments.reported import published
-from lohe.experiments.robustness import HORIZONS, SCALES, Measured, by_seed
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.robust.robustness import HORIZONS, SCALES, Measured, by_seed
+from lohe.experiments.studies.sva.agreement import FAILS_BELOW, accuracies
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import (
     Difference,

@@ -2,25 +2,23 @@
 
 from collections.abc import Iterable
 
-from lohe.experiments import (
-    agreement,
-    alternatives,
-    antipodal,
-    bottleneck,
-    convergence,
-    counts,
-    couplings,
-    design_rule,
-    illustration,
-    keyword_spotting,
-    language_modeling,
-    robustness,
-    scaling_law,
-    sharpening,
-)
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Measure
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies import antipodal, counts, illustration
+from lohe.experiments.studies.kws import keyword_spotting
+from lohe.experiments.studies.lm import (
+    alternatives,
+    couplings,
+    design_rule,
+    language_modeling,
+    scaling_law,
+    sharpening,
+)
+from lohe.experiments.studies.rank import bottleneck
+from lohe.experiments.studies.robust import robustness
+from lohe.experiments.studies.settle import convergence
+from lohe.experiments.studies.sva import agreement
 from lohe.train import Run
 
 STUDIES = (
@@ -37,8 +35,6 @@ STUDIES = (
     convergence,
     robustness,
     counts,
-    couplings,
-    design_rule,
     illustration,
 )
 _NUMBERED = [f"table{n}" for n in range(1, 12)] + [f"figure{n}" for n in range(2, 11)]

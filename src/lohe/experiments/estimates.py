@@ -5,8 +5,8 @@ from statistics import fmean
 from typing import Any
 
 from lohe.experiments.measures import Measure, measure_recipe
-from lohe.experiments.records import Record, key
 from lohe.experiments.runner import Pack
+from lohe.experiments.store.records import Record, key
 
 
 class Estimates:

@@ -5,8 +5,8 @@ from dataclasses import replace
 from typing import Any
 
 from lohe.experiments.measures import Measure, measure_recipe
-from lohe.experiments.records import Record, key
 from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record, key
 from lohe.train import Run
 
 

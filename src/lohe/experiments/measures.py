@@ -14,10 +14,10 @@ import torch
 from torch import nn
 
 from lohe.experiments import weights
-from lohe.experiments.locks import Busy
-from lohe.experiments.records import Record
 from lohe.experiments.runner import environment
-from lohe.experiments.store import Store
+from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.records import Record
+from lohe.experiments.store.store import Store
 from lohe.tasks import Data, Task
 from lohe.train import Run, assembled, brief, described
 from lohe.version import __version__

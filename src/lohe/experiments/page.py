@@ -4,10 +4,11 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lohe.experiments import files, report
+from lohe.experiments import report
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.report import Finding, Section
+from lohe.experiments.store import files
 from lohe.experiments.tables import Table, verdict_rows
 from lohe.experiments.verdicts import Agreement, rules
 from lohe.version import __version__

@@ -9,8 +9,8 @@ from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Measure
-from lohe.experiments.records import Record
 from lohe.experiments.reported import published
+from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Judged, judge, rules
 from lohe.train import Run

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 
 from lohe.experiments import weights
-from lohe.experiments.locks import Busy
-from lohe.experiments.records import Record, key
-from lohe.experiments.store import Store
+from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.records import Record, key
+from lohe.experiments.store.store import Store
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data, Task
 from lohe.train import Run, Trained, brief, train

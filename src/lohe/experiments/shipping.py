@@ -17,12 +17,13 @@ import torch
 import typer
 from torch import nn
 
-from lohe.experiments import files, weights
-from lohe.experiments.agreement import AS_DEFINED, AS_PUBLISHED
+from lohe.experiments import weights
 from lohe.experiments.measures import Bench
-from lohe.experiments.physics import scores
 from lohe.experiments.setting import COMPACT, Setting
-from lohe.experiments.store import Store
+from lohe.experiments.store import files
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.robust.physics import scores
+from lohe.experiments.studies.sva.agreement import AS_DEFINED, AS_PUBLISHED
 from lohe.models import Oscillator, Softmax
 from lohe.tasks import Data, Split
 from lohe.train import Run, assembled

@@ -3,8 +3,8 @@
 from pathlib import Path
 from typing import Any
 
-from lohe.experiments.records import key
 from lohe.experiments.runner import Pack, file_name
+from lohe.experiments.store.records import key
 
 
 class Scalars:

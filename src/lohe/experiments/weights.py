@@ -14,9 +14,9 @@ import safetensors
 import safetensors.torch
 from torch import Tensor
 
-from lohe.experiments import files
-from lohe.experiments.records import key
-from lohe.experiments.store import Store
+from lohe.experiments.store import files
+from lohe.experiments.store.records import key
+from lohe.experiments.store.store import Store
 from lohe.train import Run, Trained, brief
 
 PACKAGED = "trained"  # folder of the package

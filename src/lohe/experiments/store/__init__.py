@@ -1,0 +1,1 @@
+"""Records on disk, and what keeps them whole: locks, checkpoints, atomic files."""

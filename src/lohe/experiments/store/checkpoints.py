@@ -1,0 +1,157 @@
+"""Where a run stood: tensors in safetensors, the rest in JSON, both or neither, never pickle.
+
+    step-7.safetensors    written first
+    step-7.json           written last; names its tensors with size and sha256: now it exists
+
+Whatever lacks its JSON does not exist, so a kill leaves the old checkpoint or the new one.
+"""
+
+import hashlib
+import re
+import warnings
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import safetensors.torch
+import torch
+from jaxtyping import UInt8
+from torch import Tensor
+
+from lohe.experiments.store import exact, files
+from lohe.experiments.store.files import Damaged
+
+SCHEMA = 1
+KEPT = 2  # the newest, and one to fall back on should the disk damage it
+REMEDY = "The one before it is used if there is one; otherwise the run starts over."
+
+
+class Checkpoint:
+    """The latest state of one run, in a folder of its own. One process writes at a time (`claim`).
+
+    `state` is JSON, with NaN and infinities allowed; tensors come back on the CPU.
+    """
+
+    def __init__(self, folder: str | Path):
+        self.folder = Path(folder)
+
+    def save(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
+        """Replace the checkpoint; if that fails, a full disk say, the old one is still there."""
+        data = safetensors.torch.save({name: _owned(x) for name, x in tensors.items()})
+        manifest = _manifest(data, state)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        files.sweep(self.folder)
+        step = 1 + max(self._steps("*"), default=0)
+        try:
+            files.write(self._tensors(step), data)
+            files.write(self._manifest(step), manifest.encode())
+        except BaseException:
+            if not self._manifest(step).exists():
+                self._tensors(step).unlink(missing_ok=True)
+            raise
+        self._keep(sorted(self._steps("json"))[-KEPT:])
+
+    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
+        """The newest whole checkpoint; None if there is none. Damaged ones are warned about."""
+        for step in sorted(self._steps("json"), reverse=True):
+            try:
+                return self._load(step)
+            except Damaged as damage:
+                warnings.warn(str(damage), stacklevel=2)
+        return None
+
+    def state(self) -> dict[str, Any] | None:
+        """What the newest one says besides its tensors, which are not read; None if unreadable."""
+        try:
+            step = max(self._steps("json"))
+            state = exact.loads(self._manifest(step).read_bytes())["state"]
+        except (ValueError, KeyError, TypeError, OSError):
+            return None
+        return state if isinstance(state, dict) else None
+
+    def clear(self) -> None:
+        """Delete the checkpoint, once the run's record is safe."""
+        if self.folder.is_dir():
+            files.sweep(self.folder)
+            self._keep([])
+            if not any(self.folder.iterdir()):
+                self.folder.rmdir()
+
+    def _load(self, step: int) -> tuple[dict[str, Tensor], dict[str, Any]]:
+        path = self._manifest(step)
+        try:
+            manifest = exact.loads(path.read_bytes())
+            schema, size, digest = (manifest[name] for name in ("schema", "bytes", "sha256"))
+            state = manifest["state"]
+        except (ValueError, KeyError, TypeError) as reason:
+            raise Damaged(path, f"not a checkpoint of ours ({reason!r})", REMEDY) from reason
+        if schema != SCHEMA:
+            what = f"a checkpoint of schema {schema}; this lohe reads {SCHEMA}"
+            raise Damaged(path, what, REMEDY)
+        return safetensors.torch.load(self._verified(step, size, digest)), state
+
+    def _verified(self, step: int, size: int, digest: str) -> bytes:
+        path = self._tensors(step)
+        try:
+            data = path.read_bytes()
+        except FileNotFoundError:
+            raise Damaged(self._manifest(step), f"its {path.name} is missing", REMEDY) from None
+        if len(data) != size:
+            raise Damaged(path, f"{len(data)} bytes instead of {size}", REMEDY)
+        if hashlib.sha256(data).hexdigest() != digest:
+            raise Damaged(path, "its sha256 is not the one it was written with", REMEDY)
+        return data
+
+    def _keep(self, steps: list[int]) -> None:
+        # manifests go first: tensors without one are nothing, a manifest without tensors is damage
+        for suffix in ("json", "safetensors"):
+            for step in set(self._steps(suffix)) - set(steps):
+                (self.folder / f"step-{step}.{suffix}").unlink(missing_ok=True)
+
+    def _steps(self, suffix: str) -> Iterator[int]:
+        for path in self.folder.glob(f"step-*.{suffix}"):
+            if match := re.fullmatch(r"step-(\d+)\.(json|safetensors)", path.name):
+                yield int(match[1])
+
+    def _tensors(self, step: int) -> Path:
+        return self.folder / f"step-{step}.safetensors"
+
+    def _manifest(self, step: int) -> Path:
+        return self.folder / f"step-{step}.json"
+
+
+def pack_generator(generator: torch.Generator) -> UInt8[Tensor, " bytes"]:
+    """State of a CPU or CUDA generator as a tensor that a checkpoint can hold."""
+    return generator.get_state().clone()
+
+
+def unpack_generator(
+    state: UInt8[Tensor, " bytes"], device: str | torch.device = "cpu"
+) -> torch.Generator:
+    """A generator on `device` that goes on where the packed one stood.
+
+    >>> rng = torch.Generator().manual_seed(3)
+    >>> again = unpack_generator(pack_generator(rng))
+    >>> torch.equal(torch.rand(2, generator=rng), torch.rand(2, generator=again))
+    True
+    """
+    generator = torch.Generator(device)
+    expected = generator.get_state().numel()
+    if state.numel() != expected:
+        raise ValueError(
+            f"A generator on {device} has a state of {expected} bytes, got {state.numel()}. CPU "
+            "and CUDA generators do not convert: resume on the kind of device that saved this."
+        )
+    generator.set_state(state.cpu())
+    return generator
+
+
+def _owned(tensor: Tensor) -> Tensor:
+    """A contiguous copy on the CPU that shares no memory, which is what safetensors stores."""
+    return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
+
+
+def _manifest(data: bytes, state: dict[str, Any]) -> str:
+    digest = hashlib.sha256(data).hexdigest()
+    manifest = {"lohe": "checkpoint", "schema": SCHEMA, "bytes": len(data), "sha256": digest}
+    return exact.dumps(manifest | {"state": state}, "checkpoint") + "\n"

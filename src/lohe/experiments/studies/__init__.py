@@ -1,0 +1,1 @@
+"""The paper's studies, a folder each: what is run, measured, printed, drawn and judged."""

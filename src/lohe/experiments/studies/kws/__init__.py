@@ -1,0 +1,1 @@
+"""Keyword spotting: Table 1 and Figure 3."""

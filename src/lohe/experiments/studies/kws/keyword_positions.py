@@ -1,0 +1,95 @@
+"""Keyword spotting with the same positional encoding for both mechanisms (Section 4.1)."""
+
+from collections.abc import Mapping
+
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Item
+from lohe.experiments.setting import Setting
+from lohe.experiments.studies.kws import keyword_cells as cells
+from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Sample
+from lohe.experiments.tables import Table
+from lohe.experiments.verdicts import Claim, Estimate, Line
+from lohe.train import Run
+
+PARITY = 0.7  # pp: rules.json, kws-parity
+ENCODINGS = ("sinusoidal", "learned")  # matched; without one, only anchors carry position
+
+
+def runs(setting: Setting) -> list[Run]:
+    """Figure 3's keyword grid."""
+    return cells.runs(setting, MECHANISMS.values(), POSITIONS)
+
+
+def table(evidence: Evidence) -> Table:
+    """The grid, and the paper's."""
+    setting = evidence.setting
+    grids = {words: cells.grid(evidence, words) for words in setting.corpora.keywords}
+    notes = ["Validation accuracy of the best epoch.", *cells.about(setting)]
+    if not any(x for found in grids.values() for row in found.values() for x in row.values()):
+        notes.append(cells.missing("claim-kws-positions", setting))
+    rows = [row for title, found in grids.items() for row in cells.grid_rows(title, found)]
+    rows += cells.grid_rows("the paper", cells.published_grid())
+    title = "Keyword spotting with matched positional encoding, %"
+    return Table(title, ("positions", *MECHANISMS), rows, notes)
+
+
+def lines(evidence: Evidence) -> list[Line]:
+    """Oscillator minus softmax in each condition, and the two claims about it."""
+    paper, said = cells.published_grid(), []
+    for words in evidence.setting.corpora.keywords:
+        found = cells.grid(evidence, words)
+        softmax = found["softmax"]
+        for reading in READINGS:
+            oscillator = found[f"oscillator, {reading}"]
+            for where in POSITIONS:
+                both = oscillator[where], softmax[where]
+                there = paper["oscillator, as published"][where], paper["softmax"][where]
+                said.append(
+                    cells.gap_line(
+                        f"{words}: oscillator - softmax, {cells.LABELS[where]}, pp",
+                        *both,
+                        there,
+                        reading=reading,
+                        claim=positions_claim(*both) if where == "none" else None,
+                    )
+                )
+            gaps = {where: cells.gap(oscillator[where], softmax[where]) for where in ENCODINGS}
+            said.append(
+                Line(
+                    f"{words}: parity with matched positions",
+                    "parity",
+                    ", ".join(f"{g.value:+.2f}" if g else cells.NONE for g in gaps.values()),
+                    claim=parity_claim(gaps),
+                    reading=reading,
+                )
+            )
+    return said
+
+
+def positions_claim(oscillator: Sample, softmax: Sample) -> Claim:
+    """kws-positions: Welch, oscillator minus softmax > 0, p < 5 %."""
+    found = cells.gap(oscillator, softmax)
+    if found is None:
+        return cells.undecided("kws-positions")
+    numbers = f"oscillator - softmax {cells.interval(found)}, p = {found.p:.2g}"
+    return Claim("kws-positions", cells.significant(found), numbers, found.p)
+
+
+def parity_claim(gaps: Mapping[str, Estimate | None]) -> Claim:
+    """kws-parity: 90 % interval of oscillator minus softmax above -0.7 pp for every encoding."""
+    known = {where: g for where, g in gaps.items() if g is not None}
+    if len(known) < len(gaps):
+        return cells.undecided("kws-parity")
+    holds = all(g.interval(cells.CLAIMED_AT)[0] > -PARITY for g in known.values())
+    said = ", ".join(f"{where} {cells.interval(g)}" for where, g in known.items())
+    return Claim("kws-parity", holds, f"oscillator - softmax: {said}")
+
+
+ITEMS: dict[str, Item] = {
+    "claim-kws-positions": Item(
+        title="Section 4.1. Keyword spotting with matched positional encoding",
+        runs=runs,
+        table=table,
+        lines=lines,
+    ),
+}

@@ -1,0 +1,215 @@
+"""Flat attention and scattered seeds: Figure 9, one panel of each."""
+
+from collections.abc import Mapping
+
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Figure
+from lohe.experiments.measures import Measure
+from lohe.experiments.reported import published
+from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.rank import cohort
+from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
+from lohe.experiments.studies.sva import agreement
+from lohe.experiments.tables import Table
+from lohe.experiments.verdicts import Claim, Line, counts
+from lohe.models import Mechanism, Softmax
+from lohe.train import Run
+
+FLATTER_BY = 0.1  # of rules.json, lm-entropy
+
+# the paper's name of a mechanism, and ours
+BOXES = {
+    "softmax": ("softmax",),
+    "oscillator": ("oscillator, as published", "oscillator, as defined"),
+}
+
+
+def runs(setting: Setting) -> list[Run]:
+    """Agreement models, of which the right panel shows every seed."""
+    seeds = setting.seeds(agreement.COHORT, quick=5, smoke=2)
+    names = [name for ours in BOXES.values() for name in ours]
+    return [setting.agreement(agreement.MECHANISMS[n], seed) for n in names for seed in seeds]
+
+
+def measures(setting: Setting) -> list[Measure]:
+    """Softmax, and oscillators of both readings, on both corpora."""
+    return [
+        _measure(setting, corpus, mechanism)
+        for corpus in CORPORA
+        for _, _, mechanism in cohort.mechanisms(cohort.few(setting, DIMENSIONS))
+    ]
+
+
+def table_of_entropies(evidence: Evidence) -> Table:
+    """Medians and quartiles behind the violins."""
+    rows = []
+    for corpus, title in CORPORA.items():
+        for name, reading, mechanism in cohort.mechanisms():
+            if record := _found(evidence, corpus, mechanism):
+                r = record.result
+                rows.append(
+                    (
+                        f"{title}, {name}" + (f", {reading}" if reading else ""),
+                        f"{r['median']:.3f}",
+                        f"{r['q1']:.3f}-{r['q3']:.3f}",
+                        f"{r['rows']:,}",
+                    )
+                )
+    paper = {"softmax": published("figure9")["softmax"]} | {
+        f"d_osc = {d}": x for d, x in published("figure9")["oscillator"].items()
+    }
+    for name, (median, first, third) in paper.items():
+        rows.append(
+            (f"TinyStories, {name} (paper)", f"{median:.3f}", f"{first:.3f}-{third:.3f}", "")
+        )
+    notes = ["Entropy of a row over the logarithm of its number of keys; uniform is 1."]
+    if len(rows) == len(paper):
+        scale = evidence.setting.scale
+        notes.append(f"None of ours yet at scale {scale}: lohe run figure9 --scale {scale}.")
+    columns = ("attention", "median", "quartiles", "rows")
+    return Table("Figure 9, left. Normalised entropy of attention rows", columns, rows, notes)
+
+
+def lines(evidence: Evidence) -> list[Line]:
+    """The medians of Figure 9's left panel, what they say, and the failures of its right panel."""
+    found = [_claim_line(evidence, corpus, reading) for corpus in CORPORA for reading in READINGS]
+    paper = published("figure9")
+    found.append(_median_line(evidence, "softmax", "", Softmax(), paper["softmax"]))
+    for name, reading, mechanism in cohort.mechanisms():
+        if reading:
+            values = paper["oscillator"][name.removeprefix("d_osc = ")]
+            found.append(_median_line(evidence, name, reading, mechanism, values))
+    return found + _failure_lines(evidence)
+
+
+def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
+    softmax = _median(evidence, corpus, Softmax())
+    medians = known(
+        {d: _median(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS}
+    )
+    what = f"{CORPORA[corpus]}, median entropy at d_osc = 2, 4, 8, 16 against softmax"
+    paper = "0.90-0.92 against 0.60" if corpus == "tinystories" else "TinyStories only"
+    if softmax is None or medians is None:
+        return cohort.undecided(what, paper, "lm-entropy", reading)
+    least = min(medians.values()) - softmax
+    claim = Claim("lm-entropy", least >= FLATTER_BY, f"the smallest difference is {least:+.3f}")
+    note = cohort.trend(evidence, corpus)
+    shown = f"{listed(medians.values(), 3)} against {softmax:.3f}"
+    return Line(what, paper, shown, "not reported", claim, reading, note)
+
+
+def _median_line(
+    evidence: Evidence, name: str, reading: str, mechanism: Mechanism, paper: list[float]
+) -> Line:
+    ours = _median(evidence, "tinystories", mechanism)
+    value = cohort.one_model(evidence, None if ours is None else ours - paper[0], "entropy")
+    shown = "" if ours is None else f"{ours:.2f}"
+    what = f"TinyStories, median entropy, {name}"
+    return Line(what, f"{paper[0]:.2f}", shown, value, reading=reading)
+
+
+def _failure_lines(evidence: Evidence) -> list[Line]:
+    """Failed seeds among those drawn; Table 2 has the tests."""
+    found, ours = [], _hard(evidence)
+    for theirs, names in BOXES.items():
+        paper = published("table2")["per_seed"][theirs]["hard"]
+        for name in names:
+            failed, failed_paper = (
+                sum(x < agreement.FAILS_BELOW for x in values) for values in (ours[name], paper)
+            )
+            found.append(
+                Line(
+                    f"agreement, seeds of {theirs} below {agreement.FAILS_BELOW:.0f} % hard",
+                    f"{failed_paper}/{len(paper)}",
+                    f"{failed}/{len(ours[name])}" if ours[name] else "",
+                    counts(failed, len(ours[name]), failed_paper, len(paper))
+                    if ours[name]
+                    else "no records",
+                    reading=name.partition(", ")[2],
+                )
+            )
+    return found
+
+
+def figure_9(evidence: Evidence) -> Figure:
+    """Figure 9: entropy of attention rows, and hard accuracy of every agreement seed.
+
+    The paper's two panels, the left one for both corpora. Half a violin is a reading.
+    """
+    from matplotlib import pyplot as plt
+
+    from lohe.viz import distributions, ranks
+    from lohe.viz.style import BLUE, DEFINED, ORANGE
+
+    figure, axes = plt.subplots(
+        1, 3, figsize=(12.5, 4.2), width_ratios=(1, 1, 1.15), layout="constrained"
+    )
+    colors = {"": ORANGE, "as published": BLUE, "as defined": DEFINED}
+    sides: dict[str, distributions.Side] = {
+        "": "both",
+        "as published": "left",
+        "as defined": "right",
+    }
+    places = {"softmax": 0} | {f"d_osc = {d}": n for n, d in enumerate(DIMENSIONS, start=1)}
+    for ax, (corpus, title) in zip(axes, CORPORA.items(), strict=False):
+        drawn = 0
+        for name, reading, mechanism in cohort.mechanisms():
+            if record := _found(evidence, corpus, mechanism):
+                r, at = record.result, places[name]
+                at += {"": 0.0, "as published": -0.06, "as defined": 0.06}[reading]
+                histogram = record.curve[0]["histogram"]
+                distributions.violin(ax, at, histogram, color=colors[reading], side=sides[reading])
+                distributions.quartiles(ax, at, r["median"], r["q1"], r["q3"])
+                drawn += 1
+        if corpus == "tinystories":
+            paper = published("figure9")
+            for n, values in enumerate([paper["softmax"], *paper["oscillator"].values()]):
+                distributions.quartiles(ax, n - 0.47, *values, hollow=True)
+        elif not drawn:
+            ranks.nothing(ax)
+        ax.set_xticks(list(places.values()), ["softmax", *map(str, DIMENSIONS)])
+        ax.set(title=title, xlabel="d_osc", xlim=(-0.7, len(places) - 0.4), ylim=(0, 1.02))
+    axes[0].set_ylabel("normalised entropy of a row (uniform = 1)")
+    shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": DEFINED}
+    distributions.legend(axes[1], shown, hollow="paper: median, quartiles")
+    groups = _boxes(evidence)
+    shades = {"paper": None, "ours": ORANGE, "as published": BLUE, "as defined": DEFINED}
+    distributions.boxes(axes[2], groups, [shades[name.split("\n")[1]] for name in groups])
+    lowest = min(60.0, *(min(x, default=100.0) - 2 for x in groups.values()))
+    axes[2].set(title="Agreement, hard sentences", ylabel="accuracy of a seed (%)")
+    axes[2].set_ylim(lowest, 100)
+    axes[2].tick_params(axis="x", labelsize=8)
+    return figure
+
+
+def _boxes(evidence: Evidence) -> Mapping[str, list[float]]:
+    """Hard accuracies under the paper's and our own labels."""
+    ours, groups = _hard(evidence), {}
+    for theirs, names in BOXES.items():
+        paper = published("table2")["per_seed"][theirs]["hard"]
+        groups[f"{theirs}\npaper\n({len(paper)})"] = paper
+        for name in names:
+            reading = name.partition(", ")[2] or "ours"
+            groups[f"{theirs}\n{reading}\n({len(ours[name])})"] = ours[name]
+    return groups
+
+
+def _hard(evidence: Evidence) -> dict[str, list[float]]:
+    groups = agreement.by_mechanism(evidence)
+    names = [name for ours in BOXES.values() for name in ours]
+    return {name: agreement.accuracies(groups[name], "hard") for name in names}
+
+
+def _measure(setting: Setting, corpus: str, mechanism: Mechanism) -> AttentionEntropy:
+    return AttentionEntropy(cohort.run(setting, corpus, mechanism), cohort.chunks(setting))
+
+
+def _found(evidence: Evidence, corpus: str, mechanism: Mechanism) -> Record | None:
+    return evidence.measured(_measure(evidence.setting, corpus, mechanism))
+
+
+def _median(evidence: Evidence, corpus: str, mechanism: Mechanism) -> float | None:
+    record = _found(evidence, corpus, mechanism)
+    return record.result["median"] if record else None

@@ -1,0 +1,138 @@
+"""Softmax trained with scores of low rank, against the oscillator of that dimension (App. E)."""
+
+from statistics import fmean
+
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.reported import published
+from lohe.experiments.setting import Setting
+from lohe.experiments.studies.rank import cohort
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few, listed
+from lohe.experiments.tables import Table, plus_minus
+from lohe.experiments.verdicts import (
+    Agreement,
+    Claim,
+    Estimate,
+    Line,
+    exactly,
+    holm,
+    log,
+    margin,
+    of_sample,
+    ours,
+    rules,
+)
+from lohe.measure.significance import mean_std
+from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
+from lohe.train import Run
+
+FULL = 32  # the width of a head: softmax itself
+WIDEST = (*DIMENSIONS, 32)  # oscillators that are compared
+
+
+def runs(setting: Setting) -> list[Run]:
+    """Softmax whole and of every rank, oscillators of every dimension, five seeds."""
+    trained: list[Mechanism] = [Softmax()]
+    trained += [cohort.oscillator(d, reading) for reading in READINGS for d in few(setting, WIDEST)]
+    trained += [RankMatchedSoftmax(d_qk=d) for d in few(setting, DIMENSIONS)]
+    return [
+        cohort.run(setting, corpus, mechanism, seed)
+        for corpus in CORPORA
+        for mechanism in trained
+        for seed in setting.seeds(cohort.SEEDS)
+    ]
+
+
+def perplexities(evidence: Evidence, corpus: str) -> dict[int, list[float]]:
+    """By the rank of the scores; the last one is softmax as it is."""
+    found = {
+        d: cohort.perplexities(evidence, corpus, RankMatchedSoftmax(d_qk=d)) for d in DIMENSIONS
+    }
+    return found | {FULL: cohort.perplexities(evidence, corpus, Softmax())}
+
+
+def published_means() -> dict[int, float]:
+    """What the paper prints for TinyStories; the last one is Table 4's softmax."""
+    printed = {int(d): x for d, x in published("figure10")["rank_matched"].items()}
+    return printed | {FULL: fmean(published("table4")["tinystories"]["softmax"])}
+
+
+def table_of_scores(evidence: Evidence) -> Table:
+    """Perplexity by rank: softmax of that rank, and oscillators of that dimension."""
+    rows = []
+    for corpus, title in CORPORA.items():
+        for d, matched in perplexities(evidence, corpus).items():
+            groups = [matched]
+            groups += [
+                cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading))
+                for reading in READINGS
+            ]
+            if any(groups):
+                cells = [plus_minus(*mean_std(x)) if x else "" for x in groups]
+                paper = f"{published_means()[d]:.2f}" if corpus == "tinystories" else ""
+                rows.append((f"{title}, {d}", *cells, paper))
+    notes = [
+        "Validation perplexity, mean ± standard deviation over seeds; rank 32 is softmax itself. "
+        "The paper's column is its softmax."
+    ]
+    if not rows:
+        scale = evidence.setting.scale
+        notes = [f"None of ours yet at scale {scale}: lohe run claim-rank-matched --scale {scale}."]
+    columns = ("rank", "softmax", "d_osc, as published", "d_osc, as defined", "paper")
+    return Table("Softmax with scores of low rank", columns, rows, notes)
+
+
+def lines(evidence: Evidence) -> list[Line]:
+    """The claim on both corpora, then the printed means of TinyStories relative to softmax."""
+    found = [_claim_line(evidence, corpus, reading) for corpus in CORPORA for reading in READINGS]
+    return found + [_ratio_line(evidence, d) for d in DIMENSIONS]
+
+
+def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
+    what = f"{CORPORA[corpus]}, softmax of rank 2, 4, 8, 16 against d_osc = 2, 4, 8, 16"
+    matched = perplexities(evidence, corpus)
+    oscillators = {
+        d: cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS
+    }
+    paper = "TinyStories only"
+    if corpus == "tinystories":
+        theirs = published("table4")["tinystories"]["oscillator"]
+        paper = f"{listed(list(published_means().values())[:4])} against "
+        paper += listed(fmean(theirs[str(d)]) for d in DIMENSIONS)
+    if min(len(x) for x in (*matched.values(), *oscillators.values())) < 2:
+        return cohort.undecided(what, paper, "lm-rank-matched", reading)
+    gaps = [ours(oscillators[d]) - ours(matched[d]) for d in DIMENSIONS]
+    p = max(holm([gap.p for gap in gaps]))
+    better = all(gap.value > 0 for gap in gaps) and p < rules()["levels"]["claim"]
+    means = f"{listed(fmean(matched[d]) for d in DIMENSIONS)} against "
+    means += listed(fmean(oscillators[d]) for d in DIMENSIONS)
+    said = f"largest corrected p = {p:.2g}; gap to softmax at 2: "
+    said += _gaps(fmean(matched[FULL]), fmean(matched[2]), fmean(oscillators[2]))
+    claim = Claim("lm-rank-matched", better, said, p)
+    note = cohort.trend(evidence, corpus)
+    return Line(what, paper, means, "not reported", claim, reading, note)
+
+
+def _gaps(softmax: float, matched: float, oscillator: float) -> str:
+    """How much of the oscillator's gap the rank of the scores explains."""
+    by_rank, whole = matched - softmax, oscillator - softmax
+    share = f", {100 * by_rank / whole:.0f} %" if whole > 0 else ""
+    return f"{by_rank:.2f} of {whole:.2f}{share}"
+
+
+def _ratio_line(evidence: Evidence, d: int) -> Line:
+    """Perplexity over softmax's in the same cohort: comparable on any corpus."""
+    found, theirs = perplexities(evidence, "tinystories"), published_means()
+    what = f"TinyStories, softmax of rank {d}, over softmax"
+    paper = f"{theirs[d]:.2f} / {theirs[FULL]:.2f}"
+    if not found[d] or not found[FULL]:
+        return Line(what, paper, "", "no records")
+    shown = f"{fmean(found[d]):.2f} / {fmean(found[FULL]):.2f}"
+    if min(len(found[d]), len(found[FULL])) < 2:
+        return Line(what, paper, shown, "inconclusive", note="one seed has no spread")
+    softmax = of_sample(published("table4")["tinystories"]["softmax"])
+    difference: Estimate = (log(ours(found[d])) - log(ours(found[FULL]))) - (
+        log(exactly(theirs[d])) - log(softmax)
+    )
+    agreement = Agreement(difference, margin("perplexity_ratio"))
+    note = "natural logarithms; the spread behind the printed mean is not known"
+    return Line(what, paper, shown, agreement, note=note)

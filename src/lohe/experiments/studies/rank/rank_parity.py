@@ -1,0 +1,90 @@
+"""Is parity reached where d_osc meets softmax's effective rank? A conjecture of Section 4.2."""
+
+import math
+from collections.abc import Mapping
+from statistics import fmean, stdev
+
+import numpy as np
+
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.measures import Measure
+from lohe.experiments.reported import published
+from lohe.experiments.setting import Setting
+from lohe.experiments.studies.rank import cohort, effective_rank
+from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, few
+from lohe.experiments.verdicts import Claim, Line
+from lohe.models import Mechanism, Softmax
+from lohe.train import Run
+
+FITTED = (2, 4, 8, 16, 32)
+FACTOR = 2  # of rules.json, lm-rank-parity
+
+
+def runs(setting: Setting) -> list[Run]:
+    """What the power law is fitted to."""
+    trained: list[Mechanism] = [Softmax()]
+    trained += [cohort.oscillator(d, reading) for reading in READINGS for d in few(setting, FITTED)]
+    return [
+        cohort.run(setting, corpus, mechanism, seed)
+        for corpus in CORPORA
+        for mechanism in trained
+        for seed in setting.seeds(cohort.SEEDS)
+    ]
+
+
+def measures(setting: Setting) -> list[Measure]:
+    """The effective rank of softmax attention."""
+    return [effective_rank.of(setting, corpus, Softmax()) for corpus in CORPORA]
+
+
+def crossing(gaps: Mapping[int, float], level: float) -> float:
+    """The d at which the fit C d^-α of the gaps falls to `level`: (C / level)^(1/α).
+
+    Least squares of ln gap on ln d. Infinite where the gap does not fall, NaN where one of the
+    gaps is none.
+
+    >>> round(crossing({2: 4.0, 4: 2.0, 8: 1.0}, level=0.5), 6)
+    16.0
+    """
+    if level <= 0 or any(not gap > 0 for gap in gaps.values()):
+        return math.nan
+    slope, intercept = np.polyfit(np.log(list(gaps)), np.log(list(gaps.values())), 1)
+    if slope >= 0:
+        return math.inf
+    with np.errstate(over="ignore"):
+        return float(np.exp((intercept - np.log(level)) / -slope))
+
+
+def lines(evidence: Evidence) -> list[Line]:
+    """The conjecture on both corpora, for both readings."""
+    return [_line(evidence, corpus, reading) for corpus in CORPORA for reading in READINGS]
+
+
+def _line(evidence: Evidence, corpus: str, reading: str) -> Line:
+    what = f"{CORPORA[corpus]}, d_osc at which the fitted gap is a deviation of softmax's seeds"
+    theirs = published("table4")[corpus]
+    paper = f"{_parity(theirs['softmax'], {d: theirs['oscillator'][str(d)] for d in FITTED}):.4g}"
+    if corpus == "tinystories":
+        paper += f" against rank {published('figure10')['softmax_attention']['mean']:.1f}"
+    softmax = cohort.perplexities(evidence, corpus, Softmax())
+    oscillators = {
+        d: cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading)) for d in FITTED
+    }
+    rank = effective_rank.found(evidence, corpus, Softmax()).get("attention.mean", math.nan)
+    if math.isnan(rank) or len(softmax) < 2 or not all(oscillators.values()):
+        return cohort.undecided(what, paper, "lm-rank-parity", reading)
+    d = _parity(softmax, oscillators)
+    factor = d / rank
+    holds = None if math.isnan(factor) else 1 / FACTOR <= factor <= FACTOR
+    claim = Claim("lm-rank-parity", holds, f"{factor:.3g} times softmax's effective rank")
+    note = "the paper's column is our calculation from its numbers"
+    note = "; ".join(x for x in (note, cohort.trend(evidence, corpus)) if x)
+    return Line(
+        what, paper, f"{d:.4g} against rank {rank:.1f}", "not reported", claim, reading, note
+    )
+
+
+def _parity(softmax: list[float], oscillators: Mapping[int, list[float]]) -> float:
+    """Where the mean gap to softmax, by the fit, is the deviation of its seeds."""
+    gaps = {d: fmean(x) - fmean(softmax) for d, x in oscillators.items()}
+    return crossing(gaps, stdev(softmax))

@@ -1,0 +1,1 @@
+"""Imperfect devices and weak drives: Figure 8 and Table 9."""

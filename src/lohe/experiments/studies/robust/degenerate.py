@@ -1,0 +1,219 @@
+"""Tokens whose drive nearly vanishes, and with it the force that settles their oscillators."""
+
+from dataclasses import dataclass
+from statistics import fmean
+
+import torch
+
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Item
+from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.reported import published
+from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.robust.observed import observe, real_tokens
+from lohe.experiments.studies.robust.subjects import (
+    KWS,
+    READINGS,
+    SUBJECTS,
+    SVA,
+    TINYSTORIES,
+    Reading,
+    Subject,
+    carrier,
+)
+from lohe.experiments.tables import Table
+from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, margin, ours
+from lohe.train import Run
+
+WEAK = 0.01  # ‖h‖ below this is degenerate
+RARE = 0.01  # fraction of oscillators, the claim's own bound
+BATCH = 250
+THRESHOLDS = tuple(10 ** (k / 4) for k in range(-28, 17))  # of the distribution that is kept
+
+
+@dataclass(frozen=True)
+class DriveNorms:
+    """‖h‖ of every oscillator, all layers and heads, that does not belong to padding.
+
+    On `examples` of the validation split, evenly spaced, or on all if there are no more.
+    """
+
+    run: Run
+    examples: int
+
+    def take(self, bench: Bench) -> Findings:
+        model, split = bench.model(self.run), bench.data(self.run).valid
+        few = min(self.examples, len(split))
+        split = split.take(torch.arange(few) * len(split) // few).to(bench.device)
+        norms = []
+        for start in range(0, few, BATCH):
+            part = split.take(slice(start, start + BATCH))
+            real = real_tokens(part)
+            for layer in observe(model, **part.inputs)[1]:
+                norm = layer.drive.norm(dim=-1)  # (batch, heads, tokens)
+                norms.append(norm[real[:, None].expand_as(norm)].cpu())
+        norm = torch.cat(norms)
+        result = {
+            "oscillators": len(norm),
+            "fraction": (norm < WEAK).double().mean().item(),
+            "smallest": norm.min().item(),
+            "median": norm.median().item(),
+            "largest": norm.max().item(),
+        }
+        below = [{"below": x, "count": int((norm < x).sum())} for x in THRESHOLDS]
+        return Findings(result, below)
+
+
+def measures(setting: Setting) -> list[Measure]:
+    """The models of the robustness study."""
+    return [
+        DriveNorms(run, subject.examples(setting))
+        for subject in SUBJECTS
+        for reading in subject.readings
+        for run in subject.runs(setting, reading)
+    ]
+
+
+def taken(evidence: Evidence, subject: Subject, reading: Reading) -> list[Record]:
+    """What was found on each model of the task, in order of seed."""
+    if reading not in subject.readings:
+        return []
+    setting = evidence.setting
+    run = subject.runs(setting, reading)[0]
+    return evidence.measured_seeds(DriveNorms(run, subject.examples(setting)))
+
+
+def table(evidence: Evidence) -> Table:
+    """Fraction of weakly driven oscillators, smallest and median norm; paper's rows below."""
+    rows = []
+    for subject in SUBJECTS:
+        for reading in subject.readings:
+            if found := [record.result for record in taken(evidence, subject, reading)]:
+                fractions = [100 * one["fraction"] for one in found]
+                rows.append(
+                    (
+                        f"{subject.name}, {reading}",
+                        str(len(found)),
+                        f"{fmean(fractions):.3f}",
+                        f"{min(fractions):.3f}-{max(fractions):.3f}",
+                        f"{min(one['smallest'] for one in found):.2g}",
+                        f"{fmean(one['median'] for one in found):.3g}",
+                    )
+                )
+    for row in published("claim-degenerate")["rows"]:
+        cells = (f"{100 * row['fraction']:.3f}", "", f"{row['smallest']:.2g}")
+        rows.append((f"{row['task']}, paper", "1", *cells, f"{row['median']:.3g}"))
+    notes = [
+        f"Oscillators with ‖h‖ < {WEAK}, in percent, mean and range over models; all layers and "
+        "heads, no padding.",
+        "Both keyword rows of the paper are models without positional encoding, two runs of one "
+        "configuration and seed: the fraction varies 17-fold between them (D9).",
+    ]
+    if not any(taken(evidence, s, r) for s in SUBJECTS for r in s.readings):
+        scale = evidence.setting.scale
+        run = f"lohe run claim-degenerate --scale {scale}"
+        notes.append(f"None of ours yet at scale {scale}: {run}.")
+    columns = ("task", "models", "weak %", "range", "smallest", "median ‖h‖")
+    return Table("Weakly driven oscillators", columns, rows, notes)
+
+
+def lines(evidence: Evidence) -> list[Line]:
+    """The claim for all tasks together, then each printed fraction."""
+    found = []
+    for reading in READINGS:
+        found.append(_claim(evidence, reading))
+        for row in published("claim-degenerate")["rows"]:
+            subject = {"SVA": SVA, "KWS": KWS}.get(row["task"], carrier(evidence.setting, reading))
+            found.append(_line(evidence, subject, reading, row["as_printed"], row["label"]))
+    return found
+
+
+def _claim(evidence: Evidence, reading: Reading) -> Line:
+    language = carrier(evidence.setting, reading)
+    means, said = [], []
+    for subject in (SVA, KWS, language):
+        fractions = [r.result["fraction"] for r in taken(evidence, subject, reading)]
+        means.append(fmean(fractions) if fractions else None)
+        text = (
+            f"mean {_percent(fractions)}, largest {100 * max(fractions):.3f} %"
+            if fractions
+            else "no records"
+        )
+        said.append(f"{subject.name} {text}")
+    there = [x for x in means if x is not None]
+    holds = False if any(x >= RARE for x in there) else len(there) == len(means) or None
+    claim = Claim("degenerate", holds, "; ".join(said))
+    most = f"{100 * max(there):.2g} % at most" if there else "no records"
+    value: Verdict = "not reported" if there else "no records"
+    return Line("all tasks", "0.43 % at most", most, value, claim, reading)
+
+
+def _line(evidence: Evidence, subject: Subject, reading: Reading, paper: str, label: str) -> Line:
+    fractions = [r.result["fraction"] for r in taken(evidence, subject, reading)]
+    what = f"{subject.name} for {label}" if subject.language and label != subject.name else label
+    if not fractions:
+        return Line(what, paper, "no records", "no records", reading=reading)
+    note = _spread(fractions)
+    value: Agreement | Verdict = "not comparable"
+    if subject is SVA and len(fractions) > 1:
+        value = Agreement(ours(fractions) - exactly(0.0), margin("exact"))
+    elif subject is not SVA:
+        note = f"{note}; no margin for a number that varies 17-fold between two published runs"
+    if subject.language and subject is not TINYSTORIES:
+        trend = [r.result["fraction"] for r in taken(evidence, TINYSTORIES, "as published")]
+        note += f"; TinyStories itself, a trend: {_percent(trend)}" if trend else ""
+    return Line(what, paper, _percent(fractions), value, reading=reading, note=note)
+
+
+def _spread(fractions: list[float]) -> str:
+    low, high = min(fractions), max(fractions)
+    said = f"{len(fractions)} models, {100 * low:.3f} to {100 * high:.3f} %"
+    return f"{said}, {high / low:.1f}-fold" if low > 0 else said
+
+
+def _percent(fractions: list[float]) -> str:
+    mean = 100 * fmean(fractions)
+    return "none" if mean == 0 else f"{mean:.2g} %"
+
+
+def figure(evidence: Evidence):
+    """The distribution of ‖h‖ over oscillators, a thin line for each model."""
+    import matplotlib.pyplot as plt
+
+    from lohe.viz import curves, style
+
+    drawn, ax = plt.subplots(figsize=(7.4, 4.2), layout="constrained")
+    palette = (style.BLUE, style.GREEN, style.RED, style.PURPLE)
+    colors = {subject.name: color for subject, color in zip(SUBJECTS, palette, strict=True)}
+    for subject in SUBJECTS:
+        for reading in subject.readings:
+            for n, record in enumerate(taken(evidence, subject, reading)):
+                curves.cumulative(
+                    ax,
+                    [row["below"] for row in record.curve],
+                    [row["count"] / record.result["oscillators"] for row in record.curve],
+                    color=colors[subject.name],
+                    style="-" if reading == "as published" else ":",
+                    label=f"{subject.name}, {reading}" if n == 0 else None,
+                )
+    rows = [row for row in published("claim-degenerate")["rows"] if row["fraction"] > 0]
+    for task in dict.fromkeys(row["task"] for row in rows):
+        fractions = [row["fraction"] for row in rows if row["task"] == task]
+        where = [WEAK] * len(fractions)
+        curves.hollow(ax, where, fractions, color=colors[task], label=f"{task}, paper")
+    ax.axvline(WEAK, color=style.GREY, ls=":", lw=1)
+    ax.set(xlabel="drive norm ‖h‖", ylabel="fraction of oscillators below", ylim=(1e-6, 1.2))
+    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    return drawn
+
+
+ITEMS = {
+    "claim-degenerate": Item(
+        title="Weakly driven oscillators",
+        measures=measures,
+        table=table,
+        figure=figure,
+        lines=lines,
+    ),
+}

@@ -1,0 +1,82 @@
+"""The drive h of every oscillator of a trained model: where each study of settling begins."""
+
+from dataclasses import dataclass
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+
+from lohe import ops
+from lohe.attention import OscillatorAttention
+from lohe.experiments.measures import Bench
+from lohe.experiments.setting import Setting
+from lohe.experiments.studies.robust.robustness import Physics, on
+from lohe.models import Oscillator
+from lohe.tasks.language import PAD
+from lohe.train import Run
+
+NAMES = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
+
+
+@dataclass(frozen=True)
+class Cohort:
+    """Language models that differ in d_osc only, one of each: the first seed, as published."""
+
+    corpus: str
+    reading: str  # as published: anchors that leave the sphere; as defined: on it
+
+    @property
+    def name(self) -> str:
+        return NAMES[self.corpus]
+
+    def run(self, setting: Setting, d_osc: int) -> Run:
+        free = self.reading == "as published"
+        oscillator = Oscillator(d_osc=d_osc, anchors="free" if free else "sphere")
+        build = {"wikitext2": setting.wikitext2, "tinystories": setting.tinystories}
+        return build[self.corpus](oscillator, 0)
+
+    def note(self, setting: Setting) -> str:
+        """What a line about this cohort must say of itself."""
+        small = self.corpus == "tinystories" and not setting.corpora.published
+        return "a trend only: far fewer stories to train on than the paper's" if small else ""
+
+
+AS_PUBLISHED, AS_DEFINED = Cohort("wikitext2", "as published"), Cohort("wikitext2", "as defined")
+COHORTS = (AS_PUBLISHED, AS_DEFINED, Cohort("tinystories", "as published"))
+
+
+@dataclass(frozen=True, eq=False)
+class Drives:
+    """h of each layer, first layer first, in float64; `valid` where the token is no padding."""
+
+    layers: list[Float[Tensor, "examples heads tokens d_osc"]]
+    valid: Bool[Tensor, "examples heads tokens"]
+
+    def oscillators(self, layer: int) -> Float[Tensor, "oscillators d_osc"]:
+        """The drives of one layer, one oscillator for each token and head."""
+        return self.layers[layer][self.valid]
+
+
+def drives(bench: Bench, run: Run, examples: int) -> Drives:
+    """Those of the run's model on the first validation examples."""
+    inputs = bench.data(run).valid.take(slice(examples)).to(bench.device).inputs
+    layers = [h.double() for h in drives_of(bench.model(run), **inputs)]
+    valid = inputs["tokens"] != PAD if "tokens" in inputs else layers[0].new_ones(1, 1).bool()
+    return Drives(layers, valid[:, None, :].expand(layers[0].shape[:-1]))
+
+
+@torch.no_grad()
+def drives_of(model: nn.Module, **inputs: Tensor) -> list[Tensor]:
+    """h of each layer for these inputs, where every layer settles at the closed form."""
+    found: list[Tensor] = []
+
+    def look(layer: OscillatorAttention, rng: torch.Generator) -> None:
+        def settle(h: Tensor) -> Tensor:
+            found.append(h)
+            return ops.fixed_point(h)
+
+        layer.settle = settle
+
+    with on(model, Physics("a look", 0.0, look), torch.Generator()):
+        model(**inputs)
+    return found

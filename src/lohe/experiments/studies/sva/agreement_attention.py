@@ -1,0 +1,329 @@
+"""Where the verb of a sentence attends: to its subject, or to the noun beside it (Sec. 4.1)."""
+
+from collections.abc import Mapping, Sequence
+from statistics import fmean
+
+import numpy as np
+
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Figure, Item
+from lohe.experiments.reported import published
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.sva.agreement_cohort import (
+    COMPARED,
+    FAILS_BELOW,
+    NO_RECORDS,
+    OSCILLATORS,
+    SOFTMAX,
+    as_printed,
+    below,
+    kind,
+    line,
+    mean,
+    none_yet,
+    signed,
+    significant,
+    spread,
+    undecided,
+)
+from lohe.experiments.studies.sva.agreement_verbs import (
+    SIDES,
+    good,
+    hard_accuracy,
+    means,
+    measured,
+    measures,
+)
+from lohe.experiments.tables import Table, plus_minus
+from lohe.experiments.verdicts import (
+    Agreement,
+    Claim,
+    Line,
+    counts,
+    exactly,
+    margin,
+    of_sample,
+)
+
+Records = Mapping[str, list[Record]]
+TARGETS = ("to_subject", "to_distractor")
+UNCONVERGED = 80.0  # hard accuracy in percent, Figure 4's caption
+
+
+def table_3(evidence: Evidence) -> Table:
+    """Table 3 (tab:attention): the verb's attention on correct and on wrong predictions."""
+    found, theirs = measured(evidence), published("table3")
+    rows = []
+    for name, records in found.items():
+        rows += [_row(name, side, records) for side in SIDES if records]
+    for mechanism in (SOFTMAX, "oscillator"):
+        for side in SIDES:
+            cell = theirs["cells"][mechanism][side]
+            shown = (plus_minus(*cell[target]) for target in TARGETS)
+            name = f"{mechanism} (paper)"
+            rows.append((name, side, str(theirs["runs"]), "", *shown, f"{cell['gap']:+.2f}"))
+    notes = [
+        "Hard validation sentences; means over seeds of the mean of each seed, ± over seeds.",
+        "The five published runs are not seeds 0-4 of Table 2 (D19).",
+        *_provenance(evidence, found),
+        *none_yet(evidence, "table3", rows),
+    ]
+    columns = ("attention", "split", "seeds", "sentences", "a_vs", "a_vd", "gap")
+    return Table("Table 3. Attention of the verb", columns, rows, notes)
+
+
+def _provenance(evidence: Evidence, found: Records) -> list[str]:
+    """Which of the models are other training runs than the recorded ones of the same seeds."""
+    others, failed = 0, []
+    for name, mechanism in COMPARED.items():
+        recorded = evidence.records(evidence.setting.agreement(mechanism))
+        hard = {record.seed: record.result["valid.hard"] for record in recorded}
+        ours = {record.seed: hard_accuracy(record) for record in found[name]}
+        others += sum(abs(hard[s] - x) > 0.01 for s, x in ours.items() if s in hard)
+        failed += [f"{below(ours.values(), FAILS_BELOW)}/{len(ours)} {name}"] if ours else []
+    said = [f"Failed among these: {'; '.join(failed)}."] if failed else []
+    if others:
+        said.append(
+            f"{others} of these models are other runs than Table 2's of the same seed: a seed "
+            "shares its dropout with the pack that it is trained in."
+        )
+    return said
+
+
+def _row(name: str, side: str, records: Sequence[Record]) -> tuple[str, ...]:
+    gaps = means(records, f"{side}.gap")
+    sentences = sum(int(record.result[f"{side}.sentences"]) for record in records)
+    shown = (spread(means(records, f"{side}.{target}")) for target in TARGETS)
+    gap = f"{fmean(gaps):+.2f}" if gaps else ""
+    return (name, side, str(len(gaps)), f"{sentences:,}", *shown, gap)
+
+
+def lines_3(evidence: Evidence) -> list[Line]:
+    """Every number of Table 3 and of its caption."""
+    found = measured(evidence)
+    lines = [_count_line("hard sentences", "hard_sentences", found)]
+    for name in COMPARED:
+        lines += [one for side in SIDES for one in _cell_lines(name, side, found)]
+    return [*lines, *_softmax_lines(found[SOFTMAX]), *_accuracy_lines(found)]
+
+
+def _count_line(what: str, key: str, found: Records) -> Line:
+    """Sentences that were looked at: the published number, to the unit."""
+    names = {"hard_sentences": [f"{side}.sentences" for side in SIDES]}
+    columns = names.get(key, ["test.sentences"])
+    seen = {sum(r.result[c] for c in columns) for records in found.values() for r in records}
+    theirs = published("table3")[key]
+    if not seen:
+        return Line(what, f"{theirs:,}", "", NO_RECORDS)
+    value = Agreement(exactly(max(seen, key=lambda n: abs(n - theirs)) - theirs), margin("exact"))
+    return Line(what, f"{theirs:,}", ", ".join(f"{n:,.0f}" for n in sorted(seen)), value)
+
+
+def _cell_lines(name: str, side: str, found: Records) -> list[Line]:
+    """To subject, to distractor, and the gap between them."""
+    mechanism, reading = kind(name)
+    theirs = published("table3")
+    cell, gaps = theirs["cells"][mechanism][side], theirs["gap"][mechanism][side]
+    lines = []
+    for target, symbol in zip(TARGETS, ("a_vs", "a_vd"), strict=True):
+        sample = means(found[name], f"{side}.{target}")
+        lines.append(
+            line(
+                f"{mechanism}, {side}, {symbol}",
+                plus_minus(*cell[target]),
+                spread(sample),
+                mean(sample),
+                as_printed(cell[target], theirs["runs"]),
+                allowed="attention_weight",
+                reading=reading,
+            )
+        )
+    mine = mean(means(found[name], f"{side}.gap"))
+    claim = None
+    if mechanism == "oscillator":
+        claim = _to_subject(name, found) if side == "correct" else _even_wrong(found[name])
+    lines.append(
+        line(
+            f"{mechanism}, {side}, gap",
+            f"{cell['gap']:+.2f}",
+            signed(mine, unit=""),
+            mine,
+            of_sample(gaps),
+            allowed="attention_weight",
+            claim=claim,
+            reading=reading,
+        )
+    )
+    return lines
+
+
+def _to_subject(name: str, found: Records) -> Claim:
+    """Gap on correct predictions above 0, for this oscillator and for softmax."""
+    gaps = {n: mean(means(found[n], "correct.gap")) for n in (name, SOFTMAX)}
+    known = {n: gap for n, gap in gaps.items() if gap}
+    if len(known) < len(gaps):
+        return undecided("sva-attention")
+    holds = all(gap.value > 0 and significant(gap.p) for gap in known.values())
+    said = "; ".join(f"{kind(n)[0]} {g.value:+.3f}, p = {g.p:.2g}" for n, g in known.items())
+    return Claim("sva-attention", holds, said, max(gap.p for gap in known.values()))
+
+
+def _even_wrong(records: Sequence[Record]) -> Claim:
+    """Positive in every seed, on wrong predictions."""
+    gaps = means(records, "wrong.gap")
+    if not gaps:
+        return undecided("sva-attention-wrong")
+    well = means(good(records), "wrong.gap")
+    found = (
+        f"positive in {sum(x > 0 for x in gaps)} of {len(gaps)} seeds, and in "
+        f"{sum(x > 0 for x in well)} of the {len(well)} that did not fail; lowest {min(gaps):+.3f}"
+    )
+    return Claim("sva-attention-wrong", min(gaps) > 0, found)
+
+
+def _softmax_lines(records: Sequence[Record]) -> list[Line]:
+    """The caption's two kinds of softmax runs: four good ones, and one that failed."""
+    theirs = published("table3")
+    pairs = zip(theirs["gap"]["softmax"]["wrong"], theirs["hard"]["softmax"], strict=True)
+    four = [gap for gap, hard in pairs if hard >= FAILS_BELOW]
+    well = mean(means(good(records), "wrong.gap"))
+    failed = [r for r in records if hard_accuracy(r) < FAILS_BELOW]
+    gaps = means(failed, "wrong.gap")
+    return [
+        line(
+            "softmax, wrong, gap of seeds that did not fail",
+            "+0.23",
+            signed(well, unit=""),
+            well,
+            of_sample(four),
+            allowed="attention_weight",
+        ),
+        Line(
+            "softmax, wrong, gap of seeds that failed",
+            "-0.08",
+            spread(gaps),
+            "not comparable" if gaps else NO_RECORDS,
+            note=_reversed(gaps),
+        ),
+    ]
+
+
+def _reversed(gaps: Sequence[float]) -> str:
+    said = "one run of theirs"
+    if gaps:
+        said += f"; negative in {sum(x < 0 for x in gaps)} of our {len(gaps)} that failed"
+    return said
+
+
+def _accuracy_lines(found: Records) -> list[Line]:
+    """The runs that were looked at are about as good as the published five."""
+    lines = []
+    for name in OSCILLATORS:
+        sample = [hard_accuracy(record) for record in good(found[name])]
+        lines.append(
+            line(
+                "oscillator, hard % of the runs analysed",
+                "about 97",
+                spread(sample),
+                mean(sample),
+                of_sample(published("table3")["hard"]["oscillator"]),
+                reading=kind(name)[1],
+                note="none of the published five failed: ours without those that did",
+            )
+        )
+    return lines
+
+
+def figure_4(evidence: Evidence) -> Figure:
+    """Figure 4: the verb's attention on all test sentences with a distractor."""
+    import matplotlib.pyplot as plt
+
+    from lohe.viz import rates, violins
+
+    found = {name: records for name, records in measured(evidence).items() if records}
+    columns = max(len(found), 1)
+    figure, axes = plt.subplots(
+        1, columns, figsize=(3.4 * columns, 3.9), sharey=True, layout="constrained", squeeze=False
+    )
+    for ax, (name, records) in zip(axes[0], found.items(), strict=False):
+        at = [fmean(means(records, f"test.{target}")) for target in TARGETS]
+        for x, (target, middle) in enumerate(zip(TARGETS, at, strict=True)):
+            violins.with_mean(ax, x, _pooled(records, f"test.{target}"), middle, rates.color(name))
+        violins.bracket(ax, 0, 1, f"{at[0] - at[1]:+.2f}")
+        ax.set_xticks([0, 1], ["to the subject", "to the distractor"])
+        ax.set_title(f"{name}\n{len(records)} seeds")
+    axes[0, 0].set(ylabel="attention of the verb")
+    if not found:
+        axes[0, 0].set_title(NO_RECORDS)
+    return figure
+
+
+def _pooled(records: Sequence[Record], name: str) -> np.ndarray:
+    """The histograms of all seeds together."""
+    lines = [line[name] for record in records for line in record.curve if name in line]
+    return np.sum(lines, axis=0)
+
+
+def lines_4(evidence: Evidence) -> list[Line]:
+    """What the caption of Figure 4 says in numbers, and what it says in words."""
+    found = measured(evidence)
+    lines = [
+        _count_line("test sentences with a distractor", "test_sentences", found),
+        _failed_line([hard_accuracy(record) for record in found[SOFTMAX]]),
+    ]
+    for name, records in found.items():
+        mechanism, reading = kind(name)
+        gaps = [r.result["test.to_subject"] - r.result["test.to_distractor"] for r in records]
+        widths = means(records, "test.to_subject_std")
+        said = {"softmax": "broad", "oscillator": "tighter"}[mechanism]
+        lines += [
+            Line(
+                f"{mechanism}, a_vs - a_vd",
+                "positive" if mechanism == "oscillator" else "",
+                spread(gaps),
+                "not reported" if gaps else NO_RECORDS,
+                reading=reading,
+                note=f"positive in {sum(x > 0 for x in gaps)} of {len(gaps)} seeds" if gaps else "",
+            ),
+            Line(
+                f"{mechanism}, a_vs: spread between seeds, and within",
+                said,
+                _widths(means(records, "test.to_subject"), widths),
+                "not reported" if len(widths) > 1 else NO_RECORDS,
+                reading=reading,
+            ),
+        ]
+    return lines
+
+
+def _failed_line(hard: Sequence[float]) -> Line:
+    """The softmax run that the caption calls unconverged."""
+    theirs = published("table3")["hard"]["softmax"]
+    low, low_paper = below(hard, UNCONVERGED), below(theirs, UNCONVERGED)
+    return Line(
+        f"softmax, seeds below {UNCONVERGED:.0f} % hard",
+        f"{low_paper}/{len(theirs)}",
+        f"{low}/{len(hard)}" if hard else "",
+        counts(low, len(hard), low_paper, len(theirs)) if hard else NO_RECORDS,
+    )
+
+
+def _widths(between: Sequence[float], within: Sequence[float]) -> str:
+    """Standard deviation of the seeds' means, and mean of their standard deviations."""
+    return f"{np.std(between, ddof=1):.2f}, {fmean(within):.2f}" if len(between) > 1 else ""
+
+
+ITEMS: dict[str, Item] = {
+    "table3": Item(
+        title="Table 3. Attention of the verb on correct and wrong predictions",
+        measures=lambda setting: list(measures(setting)),
+        table=table_3,
+        lines=lines_3,
+    ),
+    "figure4": Item(
+        title="Figure 4. Attention of the verb on the test sentences",
+        measures=lambda setting: list(measures(setting)),
+        figure=figure_4,
+        lines=lines_4,
+    ),
+}
