@@ -11,18 +11,20 @@ as features, and as what the paper's keyword model makes of them: the same seeds
 import argparse
 import math
 import tempfile
+from dataclasses import replace
 from pathlib import Path
 
 import torch
 from safetensors.torch import load_file, save_file
 
 from harness import save
+from lohe.experiments.recipes import keyword_spotting
 from lohe.measure.significance import mean_std, welch
-from lohe.models import Classifier, Mechanism, Oscillator, Softmax
+from lohe.models import Mechanism, Oscillator, Softmax
 from lohe.tasks import Data, KeywordSpotting, LogMel
 from lohe.tasks.clips import clip_files, folder_of, read_clip, which_set
 from lohe.tasks.kws import assemble
-from lohe.train import Adam, Run, train
+from lohe.train import train
 
 SEEDS = list(range(50))
 SPLITS = ("train", "valid", "test")
@@ -70,16 +72,7 @@ def difference(a: Data, b: Data) -> dict[str, float]:
 
 def accuracy(data: Data, attention: Mechanism, device: str) -> list[float]:
     """Test accuracy of each seed, the epoch chosen on the validation clips."""
-    model = Classifier(attention=attention, positions="none")
-    run = Run(
-        KeywordSpotting(words=data.names),
-        model,
-        Adam(lr=1e-3),
-        batch=64,
-        epochs=30,
-        schedule="epoch",
-        select="highest accuracy",
-    )
+    run = replace(keyword_spotting(attention), task=KeywordSpotting(words=data.names))
     return [o.result["test"]["accuracy"] for o in train(run, SEEDS, data, device=device).outcomes]
 
 

@@ -19,6 +19,7 @@ from lohe.experiments.studies.sva import agreement_attention as attention
 from lohe.experiments.studies.sva import agreement_errors as errors
 from lohe.experiments.studies.sva import agreement_verbs as verbs
 from lohe.experiments.studies.sva.agreement_cohort import AS_DEFINED, AS_PUBLISHED, COMPARED
+from lohe.experiments.verdicts import judge
 from lohe.models import Softmax, attention_layers
 from lohe.tasks import sva, total
 from lohe.viz.style import drawing
@@ -275,10 +276,14 @@ def test_most_is_more_than_half_by_the_binomial_test(close, verdict):
 @pytest.mark.parametrize("few", [0, 1, 2])
 def test_figures_and_tables_with_few_seeds(few):
     found = seeds(softmax=[result()] * few, as_published=[result()] * few)
-    attention.lines_4(found)
-    attention.table_3(found)
+    lines = attention.lines_4(found)
+    assert sum(line.value == "no records" for line in lines) >= (few == 0)
+    assert len(judge(lines)) == len(lines) > 0
+    assert attention.table_3(found).rows
     with drawing():
-        plt.close(attention.figure_4(found))
+        figure = attention.figure_4(found)
+        assert figure.axes
+        plt.close(figure)
 
 
 def test_anchors_that_turn_together_stay_as_spread_as_they_were():

@@ -151,7 +151,8 @@ def test_results_that_are_all_the_same_are_survived(made):
     same = [replace(r, result=dict.fromkeys(r.result, 1.0)) for r in made.records]
     evidence = Evidence(same, made.setting)
     for name in NAMES:
-        judge(item(name).lines(evidence))
+        lines = item(name).lines(evidence)
+        assert [judged.line for judged in judge(lines)] == lines
 
 
 @pytest.mark.parametrize("corpus", ["tinystories", "wikitext2"])

@@ -90,7 +90,9 @@ def test_of_many_processes_one_inherits_from_the_dead(store, start, finish, kill
 
 def test_never_two_holders_at_once(store, start, finish, context):
     ready = context.Barrier(4)
+    # a worker fails should another hold the seed as well; `finish` asserts that none did
     finish(*[start(workers.take_turns, store.root, 15, ready) for _ in range(4)])
+    assert is_free(store)
 
 
 def test_two_runs_on_one_store_train_each_seed_once(store, start, finish):
@@ -142,10 +144,12 @@ def test_the_heart_beats(store, eventually):
     with store.claim(RECIPE, [0], heartbeat_s=0.01, stale_after_s=1) as claim:
         os.utime(claim.path, (0, 0))
         eventually(lambda: claim.path.stat().st_mtime > 0)
+        assert not claim.lost
 
 
 def test_who_was_taken_for_dead_can_know_it(store, eventually):
     with store.claim(RECIPE, [0], heartbeat_s=0.01, stale_after_s=1) as claim:
+        assert not claim.lost
         claim.path.unlink()
         eventually(lambda: claim.lost)
 

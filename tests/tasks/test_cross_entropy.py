@@ -33,5 +33,5 @@ def test_the_cpu_keeps_pytorchs_own(rng, monkeypatch, dtype):
     rows, following = logits.flatten(0, 1), targets.flatten()
     mean = F.cross_entropy(rows, following, ignore_index=language.PAD)
     total = F.cross_entropy(rows.float(), following, ignore_index=language.PAD, reduction="sum")
-    assert torch.equal(language.loss(logits, {"next": targets}), mean)
-    assert torch.equal(language.tally(logits, {"next": targets})["nll"], total)
+    assert torch.equal(language.NextWord().loss(logits, {"next": targets}), mean)
+    assert torch.equal(language.NextWord().tally(logits, {"next": targets})["nll"], total)

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lohe.tasks import kws
-from lohe.tasks.dataset import Data, Examples, Sums
+from lohe.tasks.dataset import Data
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 
@@ -25,7 +25,7 @@ FOLDER = "keyword-features"
 
 
 @dataclass(frozen=True)
-class KeywordFeatures:
+class KeywordFeatures(kws.WhichWord):
     """Keyword spotting on stored features; `name` says how they were made, and records keep it."""
 
     words: tuple[str, ...]
@@ -65,15 +65,6 @@ class KeywordFeatures:
             "sources": sources,
         }
         return kws.assemble(features, splits, facts)
-
-    def loss(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
-        return kws.loss(outputs, targets)
-
-    def tally(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
-        return kws.tally(outputs, targets)
-
-    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-        return kws.score(sums)
 
 
 def _read(path: Path) -> tuple[Float[Tensor, "clip frame bin"], list[str]]:

@@ -15,17 +15,17 @@ from jaxtyping import Float, Int16
 from torch import Tensor
 
 from lohe.tasks import kws, language, sva
-from lohe.tasks.dataset import Data, Examples, Split, Sums, at_least, checksum, one_of
+from lohe.tasks.dataset import Data, Split, at_least, checksum, one_of
 from lohe.tasks.language import BOS, EOS, PAD
 from lohe.tasks.logmel import LogMel
 from lohe.tasks.progress import Progress, silent
-from lohe.tasks.wikitext2 import encode, overlapping_windows, wrapped_chunks
+from lohe.tasks.wikitext2 import cut, encode
 
 SEEDS = {"train": 0, "valid": 1, "test": 2}
 
 
 @dataclass(frozen=True)
-class GeneratedText:
+class GeneratedText(language.NextWord):
     """Sentences of the agreement task as a corpus: a stream like WikiText-2's, or short stories.
 
     `examples` training chunks of `tokens` words, and half as many to validate and to test on.
@@ -45,21 +45,10 @@ class GeneratedText:
         words = {split: self._words(split) for split in SEEDS}
         names = language.vocabulary(Counter(words["train"]), len(sva.WORDS))
         streams = {split: encode(drawn, names) for split, drawn in words.items()}
-        cut = self._stream if self.layout == "stream" else self._stories
-        splits = cut(streams)
+        stream = self.layout == "stream"
+        splits = cut(streams, self.tokens, "published") if stream else self._stories(streams)
         facts = {"task": asdict(self), "chunks": {name: len(s) for name, s in splits.items()}}
         return Data(splits, names, checksum(splits), facts)
-
-    def loss(
-        self, outputs: Float[Tensor, "batch token word"], targets: Examples
-    ) -> Float[Tensor, ""]:
-        return language.loss(outputs, targets)
-
-    def tally(self, outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
-        return language.tally(outputs, targets)
-
-    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-        return language.score(sums)
 
     def _words(self, split: str) -> list[str]:
         chunks = self.examples if split == "train" else self.examples // 2
@@ -67,17 +56,6 @@ class GeneratedText:
         # the shortest sentence has four words
         sentences = sva.generate(SEEDS[split], -(-needed // 4))
         return [word for sentence in sentences for word in sentence.words][:needed]
-
-    def _stream(self, streams: dict[str, Int16[Tensor, " word"]]) -> dict[str, Split]:
-        cut = {"published": wrapped_chunks, "strict": overlapping_windows}
-        splits = {
-            f"{name}_{protocol}": language.next_token(cut[protocol](streams[name], self.tokens))
-            for name in ("valid", "test")
-            for protocol in cut
-        }
-        train = language.next_token(wrapped_chunks(streams["train"], self.tokens))
-        chosen = {name: splits[f"{name}_published"] for name in ("valid", "test")}
-        return {"train": train} | chosen | splits
 
     def _stories(self, streams: dict[str, Int16[Tensor, " word"]]) -> dict[str, Split]:
         """One chunk a story, each a word shorter than the one before it, padded at the end."""
@@ -94,7 +72,7 @@ class GeneratedText:
 
 
 @dataclass(frozen=True)
-class GeneratedClips:
+class GeneratedClips(kws.WhichWord):
     """Keyword spotting on whistles: word k is a tone that rises by an octave from 300 (k + 1) Hz.
 
     In noise, and each clip starts up to 10 % higher: all of it below 6.6 kHz.
@@ -113,15 +91,6 @@ class GeneratedClips:
         member = ["train"] * (self.examples - len(member)) + member
         facts = {"task": asdict(self), "front_end": self.front_end.name, "data_version": "none"}
         return kws.assemble(features, dict.fromkeys(self.words, member), facts)
-
-    def loss(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
-        return kws.loss(outputs, targets)
-
-    def tally(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
-        return kws.tally(outputs, targets)
-
-    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-        return kws.score(sums)
 
     def _clips(self, k: int, rng: torch.Generator) -> Float[Tensor, "clip sample"]:
         seconds = torch.arange(self.front_end.samples) / self.front_end.rate

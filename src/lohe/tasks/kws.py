@@ -26,8 +26,25 @@ SPLITS = ("train", "valid", "test")
 BATCH = 256  # clips through the front end at once: 16 MB of audio
 
 
+class WhichWord:
+    """Loss and metric of every keyword task: which of the words was said."""
+
+    def loss(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
+        """Cross-entropy of the word."""
+        return F.cross_entropy(outputs, targets["label"])
+
+    def tally(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
+        """Right answers, and clips."""
+        right = outputs.argmax(-1) == targets["label"]
+        return {"correct": right.sum(), "count": torch.ones_like(right).sum()}
+
+    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
+        """Accuracy in percent."""
+        return {"accuracy": percent(sums["correct"], sums["count"])}
+
+
 @dataclass(frozen=True)
-class KeywordSpotting:
+class KeywordSpotting(WhichWord):
     """Keyword spotting as in App. B: the label of a clip is the place of its word in `words`.
 
     Audio is decoded once: the features of each word are kept in the cache, so another list of
@@ -67,15 +84,6 @@ class KeywordSpotting:
         }
         return assemble(features, splits, facts)
 
-    def loss(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
-        return loss(outputs, targets)
-
-    def tally(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
-        return tally(outputs, targets)
-
-    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-        return score(sums)
-
     def _features(self, files: list[Path], progress: Progress) -> Entry:
         rate, samples = self.front_end.rate, self.front_end.samples
         features = []
@@ -85,22 +93,6 @@ class KeywordSpotting:
             features.append(self.front_end(torch.stack(batch)))
         progress(f"decoding {files[0].parent.name}", len(files), len(files))
         return {"features": torch.cat(features)}, {"sha256": manifest.folder_sha256(files)}
-
-
-def loss(outputs: Float[Tensor, "batch word"], targets: Examples) -> Float[Tensor, ""]:
-    """Cross-entropy of the word."""
-    return F.cross_entropy(outputs, targets["label"])
-
-
-def tally(outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
-    """Right answers, and clips."""
-    right = outputs.argmax(-1) == targets["label"]
-    return {"correct": right.sum(), "count": torch.ones_like(right).sum()}
-
-
-def score(sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-    """Accuracy in percent."""
-    return {"accuracy": percent(sums["correct"], sums["count"])}
 
 
 def assemble(

@@ -33,19 +33,22 @@ def next_token(chunks: Int16[Tensor, "chunk token"]) -> Split:
     return Split({"tokens": chunks[:, :-1]}, {"next": chunks[:, 1:]})
 
 
-def loss(outputs: Float[Tensor, "batch token word"], targets: Examples) -> Float[Tensor, ""]:
-    """Cross-entropy, the mean over the targets of the batch that are no padding."""
-    return cross_entropy(outputs.flatten(0, 1), targets["next"].flatten(), PAD)
+class NextWord:
+    """Loss and metric of every language task: the word that follows."""
 
+    def loss(
+        self, outputs: Float[Tensor, "batch token word"], targets: Examples
+    ) -> Float[Tensor, ""]:
+        """Cross-entropy, the mean over the targets of the batch that are no padding."""
+        return cross_entropy(outputs.flatten(0, 1), targets["next"].flatten(), PAD)
 
-def tally(outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
-    """Negative log-likelihood (nats) of all targets that are no padding, and their number."""
-    following = targets["next"].flatten()
-    nll = cross_entropy(outputs.flatten(0, 1).float(), following, PAD, reduction="sum")
-    return {"nll": nll, "targets": (following != PAD).sum()}
+    def tally(self, outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
+        """Negative log-likelihood (nats) of all targets that are no padding, and their number."""
+        following = targets["next"].flatten()
+        nll = cross_entropy(outputs.flatten(0, 1).float(), following, PAD, reduction="sum")
+        return {"nll": nll, "targets": (following != PAD).sum()}
 
-
-def score(sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-    """Perplexity = exp(NLL / targets); `nats` is the NLL of a target."""
-    nats = sums["nll"].double() / sums["targets"].double()
-    return {"perplexity": torch.exp(nats), "nats": nats}
+    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
+        """Perplexity = exp(NLL / targets); `nats` is the NLL of a target."""
+        nats = sums["nll"].double() / sums["targets"].double()
+        return {"perplexity": torch.exp(nats), "nats": nats}

@@ -14,12 +14,12 @@ from typing import Literal
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int16
+from jaxtyping import Int16
 from torch import Tensor
 
 from lohe.tasks import language, manifest
 from lohe.tasks.cache import Entry, cached, fingerprint
-from lohe.tasks.dataset import Data, Examples, Sums, at_least, checksum, one_of
+from lohe.tasks.dataset import Data, at_least, checksum, one_of
 from lohe.tasks.language import BOS, EOS, PAD, UNK
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
@@ -36,7 +36,7 @@ _WORDS_ONLY = str.maketrans(dict.fromkeys(string.punctuation, " "))
 
 
 @dataclass(frozen=True)
-class TinyStories:
+class TinyStories(language.NextWord):
     """TinyStories as in App. B: `vocab` words and four specials, chunks of `tokens`.
 
     A story is BOS + words + EOS, cut into consecutive chunks: only the first has the BOS, only the
@@ -70,17 +70,6 @@ class TinyStories:
         facts = {"task": asdict(self)} | {k: made[k] for k in ("sources", "stories")}
         facts["chunks"] = {split: len(rows) for split, rows in chunks.items()}
         return Data(splits, tuple(made["names"]), made["checksum"], facts)
-
-    def loss(
-        self, outputs: Float[Tensor, "batch token word"], targets: Examples
-    ) -> Float[Tensor, ""]:
-        return language.loss(outputs, targets)
-
-    def tally(self, outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
-        return language.tally(outputs, targets)
-
-    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-        return language.score(sums)
 
     def _encode(self, paths: dict[str, Path], progress: Progress) -> Entry:
         texts = {split: TextFile(path) for split, path in paths.items()}

@@ -16,11 +16,11 @@ from pathlib import Path
 from typing import Literal
 
 import torch
-from jaxtyping import Float, Int16
+from jaxtyping import Int16
 from torch import Tensor
 
 from lohe.tasks import language, manifest
-from lohe.tasks.dataset import Data, Examples, Split, Sums, at_least, checksum, one_of
+from lohe.tasks.dataset import Data, Split, at_least, checksum, one_of
 from lohe.tasks.language import BOS, EOS, PAD, UNK
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
@@ -36,7 +36,7 @@ Protocol = Literal["published", "strict"]
 
 
 @dataclass(frozen=True)
-class WikiText2:
+class WikiText2(language.NextWord):
     """WikiText-2 as in App. B; `protocol` is what the model trains on and is selected by.
 
     Whatever the protocol, `load` also gives `valid_published`, `valid_strict` and the same of
@@ -69,7 +69,8 @@ class WikiText2:
                 )
             manifest.check(text.path, text.sha256)
         names = language.vocabulary(Counter(words["train"]), self.vocab)
-        splits = self._splits({name: encode(stream, names) for name, stream in words.items()})
+        streams = {name: encode(stream, names) for name, stream in words.items()}
+        splits = cut(streams, self.tokens, self.protocol)
         facts = {
             "task": asdict(self),
             "sources": {text.path.name.removesuffix(".xz"): text.sha256 for text in texts.values()},
@@ -77,17 +78,6 @@ class WikiText2:
             "chunks": {name: len(split) for name, split in splits.items()},
         }
         return Data(splits, names, checksum(splits), facts)
-
-    def loss(
-        self, outputs: Float[Tensor, "batch token word"], targets: Examples
-    ) -> Float[Tensor, ""]:
-        return language.loss(outputs, targets)
-
-    def tally(self, outputs: Float[Tensor, "batch token word"], targets: Examples) -> Sums:
-        return language.tally(outputs, targets)
-
-    def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
-        return language.score(sums)
 
     def _texts(self, root: Path) -> dict[str, TextFile]:
         folder, source = root / FOLDERS[self.release], SOURCES[self.release]
@@ -102,16 +92,20 @@ class WikiText2:
             for split in ("train", "valid", "test")
         }
 
-    def _splits(self, streams: dict[str, Int16[Tensor, " word"]]) -> dict[str, Split]:
-        cut = {"published": wrapped_chunks, "strict": overlapping_windows}
-        splits = {
-            f"{name}_{protocol}": language.next_token(cut[protocol](streams[name], self.tokens))
-            for name in ("valid", "test")
-            for protocol in cut
-        }
-        chosen = {name: splits[f"{name}_{self.protocol}"] for name in ("valid", "test")}
-        train = language.next_token(cut[self.protocol](streams["train"], self.tokens))
-        return {"train": train} | chosen | splits
+
+def cut(
+    streams: dict[str, Int16[Tensor, " word"]], tokens: int, protocol: Protocol
+) -> dict[str, Split]:
+    """Train, valid and test by `protocol`, and the last two by each protocol under its name."""
+    ways = {"published": wrapped_chunks, "strict": overlapping_windows}
+    splits = {
+        f"{name}_{way}": language.next_token(ways[way](streams[name], tokens))
+        for name in ("valid", "test")
+        for way in ways
+    }
+    chosen = {name: splits[f"{name}_{protocol}"] for name in ("valid", "test")}
+    train = language.next_token(ways[protocol](streams["train"], tokens))
+    return {"train": train} | chosen | splits
 
 
 def tokenize(lines: Iterable[str]) -> Iterator[str]:
