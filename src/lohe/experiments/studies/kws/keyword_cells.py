@@ -13,7 +13,7 @@ import numpy as np
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import (
     Agreement,
@@ -27,7 +27,7 @@ from lohe.experiments.verdicts import (
     rules,
 )
 from lohe.measure.significance import mean_std
-from lohe.models import Mechanism, Oscillator, Softmax
+from lohe.models import Mechanism, Softmax
 from lohe.models.positions import Positions
 from lohe.train import Run
 
@@ -35,11 +35,6 @@ SEEDS = 10
 NONE: Verdict = "no records"
 POSITIONS: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
 LABELS = {"none": "no positions", "sinusoidal": "sinusoidal", "learned": "learned positions"}
-# No clip has pads: anchors are all that the two readings differ in.
-READINGS: Mapping[str, Oscillator] = {
-    "as published": Oscillator(anchors="free"),
-    "as defined": Oscillator(),
-}
 MECHANISMS: Mapping[str, Mechanism] = {
     "softmax": Softmax(),
     **{f"oscillator, {reading}": mechanism for reading, mechanism in READINGS.items()},

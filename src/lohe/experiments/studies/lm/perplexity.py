@@ -10,7 +10,7 @@ from dataclasses import replace
 from statistics import fmean
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, ours
 from lohe.measure.significance import mean_std
@@ -18,10 +18,6 @@ from lohe.models import Mechanism, Oscillator
 from lohe.train import Run
 
 CORPORA: Mapping[str, str] = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
-READINGS: Mapping[str, Oscillator] = {
-    "as published": Oscillator(anchors="free"),  # anchors leave the sphere in training (D1)
-    "as defined": Oscillator(),
-}
 UNPRINTED = "not in the paper"
 TREND = "a trend only, from 27,096 training chunks against the published 4.67 million"
 
