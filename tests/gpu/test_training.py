@@ -31,7 +31,9 @@ CUDA = torch.device("cuda")
 ONE = partial(torch.ones, (), dtype=torch.float64, device=CUDA)
 WORDS = 1500  # more than cross_entropy.MANY, and no multiple of anything
 EACH = pytest.mark.parametrize(
-    "attention", [Softmax(), Oscillator(anchors="free")], ids=["softmax", "oscillator"]
+    "attention",
+    [Softmax(), Oscillator(anchors="free"), Oscillator(sharpness=2)],
+    ids=["softmax", "oscillator", "squared"],
 )
 
 

@@ -44,12 +44,33 @@ def features(
     lifted = torch.cat([torch.ones_like(x[..., :1]), gain**0.5 * x], dim=-1)
     if sharpness == 1:
         return lifted
-    chosen = list(combinations_with_replacement(range(lifted.shape[-1]), sharpness))
-    weights = [
-        (factorial(sharpness) / prod(factorial(c.count(i)) for i in set(c))) ** 0.5 for c in chosen
-    ]
-    index = torch.tensor(chosen, device=x.device)
-    return lifted[..., index].prod(dim=-1) * torch.tensor(weights, device=x.device, dtype=x.dtype)
+    index, weights = _monomials(lifted.shape[-1], sharpness, x.device)
+    return lifted[..., index].prod(dim=-1) * weights.to(x.dtype)
+
+
+_MONOMIALS: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
+
+
+def _monomials(variables: int, degree: int, device: torch.device) -> tuple[Tensor, Tensor]:
+    """The variables of each monomial, (features, degree), and the root of its multinomial.
+
+    Kept, because a CUDA graph that is being captured cannot copy them from the CPU.
+    """
+    key = (variables, degree, device)
+    if torch.compiler.is_compiling() or key not in _MONOMIALS:
+        chosen = list(combinations_with_replacement(range(variables), degree))
+        roots = [
+            (factorial(degree) / prod(factorial(c.count(i)) for i in set(c))) ** 0.5 for c in chosen
+        ]
+        with torch._C._DisableFuncTorch():  # pyright: ignore; else they belong to one vmap or grad
+            made = (
+                torch.tensor(chosen, device=device),
+                torch.tensor(roots, device=device, dtype=torch.float64),
+            )
+        if torch.compiler.is_compiling():
+            return made
+        _MONOMIALS[key] = made
+    return _MONOMIALS[key]
 
 
 class State(NamedTuple):
