@@ -11,7 +11,13 @@ import lohe
 pytestmark = pytest.mark.filterwarnings("default")  # torch's compiler raises its own deprecations
 BACKENDS = pytest.mark.parametrize("backend", ["reference", "chunked", "auto"])
 CALLS = pytest.mark.parametrize(
-    "call", [{"causal": True}, {"sharpness": 3.5, "gain": 2.0}, {"coupling": "exp", "causal": True}]
+    "call",
+    [
+        {"causal": True},
+        {"sharpness": 2, "causal": True},
+        {"sharpness": 3.5, "gain": 2.0},
+        {"coupling": "exp", "causal": True},
+    ],
 )
 
 

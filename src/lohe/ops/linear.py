@@ -51,25 +51,23 @@ def features(
 _MONOMIALS: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
 
 
+@torch.compiler.assume_constant_result
 def _monomials(variables: int, degree: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """The variables of each monomial, (features, degree), and the root of its multinomial.
 
     Kept, because a CUDA graph that is being captured cannot copy them from the CPU.
     """
     key = (variables, degree, device)
-    if torch.compiler.is_compiling() or key not in _MONOMIALS:
+    if key not in _MONOMIALS:
         chosen = list(combinations_with_replacement(range(variables), degree))
         roots = [
             (factorial(degree) / prod(factorial(c.count(i)) for i in set(c))) ** 0.5 for c in chosen
         ]
         with torch._C._DisableFuncTorch():  # pyright: ignore; else they belong to one vmap or grad
-            made = (
+            _MONOMIALS[key] = (
                 torch.tensor(chosen, device=device),
                 torch.tensor(roots, device=device, dtype=torch.float64),
             )
-        if torch.compiler.is_compiling():
-            return made
-        _MONOMIALS[key] = made
     return _MONOMIALS[key]
 
 
