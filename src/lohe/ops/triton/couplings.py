@@ -1,0 +1,100 @@
+"""σ of Eq. 2 and its derivative inside a kernel, on a tile of raw products x = f·g.
+
+With s = scale · x, a kernel wants few operations an element. So σ(s) = factor · w(x), and the sums
+over keys are multiplied by the factor: for relu it is the scale itself, and w(x) = max(x, 0), which
+costs nothing on the way to 16 bits. `FAST` (16-bit inputs on a GPU) replaces log1p by a polynomial
+whose relative error, 6e-5, is far below the rounding of the inputs, and the sigmoid by the
+hardware's tanh.
+"""
+# Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
+# pyright: reportMissingImports=false
+
+from typing import no_type_check
+
+import triton
+import triton.language as tl
+
+LOG2E = tl.constexpr(1.4426950408889634)
+LN2 = tl.constexpr(0.6931471805599453)
+RELU_FLOOR = tl.constexpr(1e-3)
+
+
+@triton.jit
+@no_type_check
+def factor(scale, COUPLING: tl.constexpr):
+    """σ(scale · x) / w(x)."""
+    if COUPLING == "relu" or COUPLING == "softplus":
+        return scale
+    return 1.0
+
+
+@triton.jit
+@no_type_check
+def coupled(x, scale, COUPLING: tl.constexpr, FAST: tl.constexpr, DTYPE: tl.constexpr):
+    """w(x) in DTYPE. relu lacks its floor, which belongs to the sum: 1e-3 / factor a key."""
+    if COUPLING == "relu":
+        if FAST:
+            return _rectified(x, DTYPE)
+        return tl.maximum(x, 0.0).to(DTYPE)
+    if COUPLING == "softplus":
+        t = tl.exp2(tl.abs(x) * (-scale * LOG2E))
+        return (tl.maximum(x, 0.0) + _log1p(t, 1.0 / scale, FAST)).to(DTYPE)
+    s = x * scale
+    if COUPLING == "elu":
+        return (tl.maximum(s, 0.0) + tl.exp2(tl.minimum(s, 0.0) * LOG2E)).to(DTYPE)
+    return tl.exp2(s * LOG2E).to(DTYPE)
+
+
+@triton.jit
+@no_type_check
+def through(dw, x, scale, COUPLING: tl.constexpr, FAST: tl.constexpr):
+    """dw · σ′(scale · x)."""
+    if COUPLING == "relu":
+        return tl.where(x > 0.0, dw, 0.0)
+    if COUPLING == "softplus":
+        if FAST:
+            half = 0.5 * dw
+            return half + half * _tanh(x * (0.5 * scale))
+        return dw / (1.0 + tl.exp2(x * (-scale * LOG2E)))
+    if COUPLING == "elu":
+        return dw * tl.exp2(tl.minimum(x * scale, 0.0) * LOG2E)
+    return dw * tl.exp2(x * (scale * LOG2E))
+
+
+@triton.jit
+@no_type_check
+def _log1p(t, unit, FAST: tl.constexpr):
+    """unit · log(1 + t) for t in [0, 1]."""
+    if FAST:  # minimax in the relative error, degree 4 for log1p(t) / t
+        q = (0.04134731 * unit) * t - 0.15742724 * unit
+        q = q * t + 0.30630097 * unit
+        q = q * t - 0.49697782 * unit
+        q = q * t + 0.99994328 * unit
+        return t * q
+    small = t * (1.0 - t * (0.5 - t * (1.0 / 3.0)))  # 1 + t would round t away
+    return unit * tl.where(t < 1e-3, small, tl.log(1.0 + t))
+
+
+@triton.jit
+@no_type_check
+def _tanh(x):
+    """The hardware's tanh, right to about 2^-11."""
+    return tl.inline_asm_elementwise(
+        "tanh.approx.f32 $0, $1;", "=f,f", [x], dtype=tl.float32, is_pure=True, pack=1
+    )
+
+
+@triton.jit
+@no_type_check
+def _rectified(x, DTYPE: tl.constexpr):
+    """max(x, 0), rounded to 16 bits: one instruction for two elements."""
+    if DTYPE == tl.bfloat16:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.relu.bf16x2.f32 $0, $2, $1;", "=r,r,r", [x],
+            dtype=tl.bfloat16, is_pure=True, pack=2,
+        )  # fmt: skip
+    else:
+        return tl.inline_asm_elementwise(
+            "cvt.rn.relu.f16x2.f32 $0, $2, $1;", "=r,r,r", [x],
+            dtype=tl.float16, is_pure=True, pack=2,
+        )  # fmt: skip
