@@ -1,0 +1,1 @@
+"""Triton kernels of the mechanism; triton is imported where they are used."""
