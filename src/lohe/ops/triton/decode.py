@@ -1,9 +1,9 @@
 """New tokens against a long cache: the drive in one pass over the keys, and the state read out.
 
-One or a few queries have too little work for a program each, so the keys are split: program after
-program leaves its part of h_i = Σ_j w_ij r_j in float32, and a second kernel adds the parts, settles
-(Eq. 4) and, at p = 1, reads the state of `lohe.ops.linear`, which stands for the values of all keys.
-The time is that of reading g once. Nothing here has a gradient.
+One or a few queries have too little work for a program each, so the keys are split: each program
+leaves its part of h_i = Σ_j w_ij r_j in float32, and a second kernel adds the parts, divides by
+their length and, at p = 1, reads the state of `lohe.ops.linear`, which stands for the values of all
+keys. The time is that of reading g once. Nothing here has a gradient.
 """
 # Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
@@ -151,7 +151,7 @@ def _parts(
 
 
 def _key_mask(allowed: Allowed) -> tuple[Tensor | None, tuple[int, int, int]]:
-    """The masks of the keys as bytes, with strides for (batch, heads, keys), 0 where they repeat."""
+    """The masks of the keys as bytes, and strides for (batch, heads, keys): 0 where they repeat."""
     if not allowed.parts:
         return None, (0, 0, 0)
     mask = allowed.parts[0]
@@ -164,7 +164,9 @@ def _key_mask(allowed: Allowed) -> tuple[Tensor | None, tuple[int, int, int]]:
 # --- kernels ------------------------------------------------------------------------------------
 # `no_type_check` keeps the tests' shape checks out of what Triton reads.
 
-SOFTPLUS, RELU, ELU, EXP = (tl.constexpr(NAMES.index(n)) for n in ("softplus", "relu", "elu", "exp"))
+SOFTPLUS, RELU, ELU, EXP = (
+    tl.constexpr(NAMES.index(n)) for n in ("softplus", "relu", "elu", "exp")
+)
 FLOOR = tl.constexpr(RELU_FLOOR)
 NORMAL = tl.constexpr(torch.finfo(torch.float32).tiny)
 ROUNDING = tl.constexpr(4 * torch.finfo(torch.float32).eps)
@@ -175,18 +177,16 @@ ROUNDING = tl.constexpr(4 * torch.finfo(torch.float32).eps)
 def _coupling(s, COUPLING: tl.constexpr):
     """σ of Eq. 2; softplus keeps its digits where it is small, log(1 + u) = u - u²/2 + ..."""
     if COUPLING == RELU:
-        return tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + FLOOR
+        w = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + FLOOR
+    elif COUPLING == ELU:
+        w = tl.where(s > 0, s + 1, tl.exp(s))
     elif COUPLING == EXP:
-        return tl.exp(s)
+        w = tl.exp(s)
     else:
         u = tl.exp(-tl.abs(s))
-        if COUPLING == ELU:
-            return tl.where(s > 0, s + 1, u)
-        else:
-            small = u * (1 - u * 0.5)
-            return tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + tl.where(
-                u < 2.0**-10, small, tl.log(1 + u)
-            )
+        w = tl.where(u < 2.0**-10, u * (1 - u * 0.5), tl.log(1 + u))
+        w = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + w
+    return w
 
 
 @triton.jit

@@ -1,9 +1,9 @@
 """The readout over tiles: any sharpness, gain, anchors and mask, forward and backward.
 
-    o_i = Σ_j a_ij v_j,    a_ij = (c_ij / ‖c_i‖_p)^p,    c_ij = max(0, 1 + γ z_i·r_j), 0 where masked
+    o_i = Σ_j a_ij v_j,    a_ij = (c_ij / ‖c_i‖_p)^p,    c_ij = max(0, 1 + γ z_i·r_j)
 
-with ‖c_i‖_p = (Σ_j c_ij^p)^(1/p). The forward pass keeps one number for each row, s_i = 1 / ‖c_i‖_p,
-and the backward pass makes every tile again from it:
+with c = 0 where masked and ‖c_i‖_p = (Σ_j c_ij^p)^(1/p). The forward pass keeps one number for each
+row, s_i = 1 / ‖c_i‖_p, and the backward pass makes every tile again from it:
 
     da_ij = do_i·v_j - do_i·o_i,    dx_ij = s_i p (s_i c_ij)^(p-1) da_ij,
     dv_j = Σ_i a_ij do_i,    dz_i = γ Σ_j dx_ij r_j,    dr_j = γ Σ_i dx_ij z_i.
@@ -13,10 +13,11 @@ head, and (c / bound)^p cannot overflow. Where it underflows (or all of a row va
 that block are done once more, with their own maxima. Integer powers are products; only a real p
 takes special functions.
 
-Precision. c^p multiplies the rounding of z·r by up to γ p. With float32 values, z·r is made of three
-TF32 products; with 16-bit values of float16 operands, which have the 11 bits of TF32 at twice its
-rate, as [hi hi lo]·[hi lo hi] where three times d_osc fits into one small product (22 bits), else
-once. Sums are in float32. Gradients with respect to c are rounded to bfloat16, which has their range.
+Precision. c^p multiplies the rounding of z·r by up to γ p. With float32 values z·r is made of three
+TF32 products. With 16-bit values its operands are float16, which has the 11 bits of TF32 at twice
+its rate: as [hi hi lo]·[hi lo hi] (22 bits) where 3 d_osc columns still make a small product, else
+rounded once. Sums are in float32. Gradients with respect to c are rounded to bfloat16, which has
+their range.
 """
 # Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
@@ -47,8 +48,7 @@ def readout(
     gain: float | Float[Tensor, " heads"] | None,
 ) -> Float[Tensor, "batch heads i d_v"]:
     """Eqs. 5 and 6 in float32, the values and the output in float32, bfloat16 or float16."""
-    z, r = oscillators.float().contiguous(), anchors.float().contiguous()
-    v = values if values.stride(-1) == 1 else values.contiguous()
+    z, r, v = oscillators.float(), anchors.float(), values
     fixed = 0.0 if isinstance(sharpness, Tensor) else float(sharpness)  # 0: p has a gradient
     number = 1.0 if gain is None else gain
     p, gamma = (
@@ -118,6 +118,12 @@ def _call(z: Tensor, r: Tensor, v: Tensor, parts: list[Tensor], power: float, ca
     return _Call(packed, longest, masks, strides, constants)
 
 
+def _laid_out(z: Tensor, r: Tensor, v: Tensor, gain: Tensor, p: Tensor) -> tuple[Tensor, ...]:
+    """Side by side in memory; values may be a slice, as long as their features are."""
+    v = v if v.stride(-1) == 1 else v.contiguous()
+    return z.contiguous(), r.contiguous(), v, gain.contiguous(), p.contiguous()
+
+
 def _part(parts: list[Tensor], like: Tensor) -> tuple[Tensor | None, tuple[int, ...]]:
     """The masks of one kind as bytes, and their strides: 0 along an axis that broadcasts."""
     if not parts:
@@ -149,8 +155,7 @@ def readout_forward(
     """o, and s_i = 1 / ‖c_i‖_p; -n^(-1/p) where n allowed weights all vanish, 0 where n = 0."""
     (batch, heads, queries, d_osc), (keys, d_v) = z.shape, v.shape[2:]
     o, s = v.new_empty(batch, heads, queries, d_v), z.new_empty(batch, heads, queries, 1)
-    if v.stride(-1) != 1:  # torch.compile may hand over another layout
-        v = v.contiguous()
+    z, r, v, gain, p = _laid_out(z, r, v, gain, p)
     tile = blocks("forward", d_v, d_osc, v.dtype)
     with torch.cuda.device_of(z):
         call = _call(z, r, v, parts, sharpness, causal)
@@ -195,8 +200,8 @@ def readout_backward(
     that saves two of seven products.
     """
     (batch, heads, queries, d_osc), (keys, d_v) = z.shape, v.shape[2:]
-    if v.stride(-1) != 1:
-        v = v.contiguous()
+    z, r, v, gain, p = _laid_out(z, r, v, gain, p)
+    do, o, s = do.contiguous(), o.contiguous(), s.contiguous()
     deterministic = torch.are_deterministic_algorithms_enabled()
     narrow = torch.float32 if v.dtype == torch.float32 else torch.bfloat16
     width = _width(d_osc)
@@ -213,9 +218,7 @@ def readout_backward(
         )  # z_i s_i and r_j as dr and dz take them
         linear = (batch * heads * triton.cdiv(queries, ROWS),)
         sizes = {n: call.constants[n] for n in ("D", "K", "V", "VP", "SPLIT")}
-        _prepare[linear](
-            *(z, s, o, do, z_k, z_d, along_o, queries), **sizes, DP=width, ROWS=ROWS
-        )
+        _prepare[linear](*(z, s, o, do, z_k, z_d, along_o, queries), **sizes, DP=width, ROWS=ROWS)
         ones = torch.ones_like(call.longest)
         _pack[(heads * triton.cdiv(keys, ROWS),)](
             *(r, ones, r_d, keys), D=d_osc, K=width, SPLIT=False, ROWS=ROWS
@@ -307,13 +310,14 @@ def _tile(p_x, o_rows, rows, step, V: tl.constexpr, VP: tl.constexpr, EDGE: tl.c
     o_v = tl.arange(0, VP)
     p_x = p_x + o_rows[:, None] * step + o_v[None, :]
     if EDGE and V != VP:
-        return tl.load(p_x, mask=(o_rows < rows)[:, None] & (o_v < V)[None, :], other=0.0)
+        b_x = tl.load(p_x, mask=(o_rows < rows)[:, None] & (o_v < V)[None, :], other=0.0)
     elif EDGE:
-        return tl.load(p_x, mask=(o_rows < rows)[:, None], other=0.0)
+        b_x = tl.load(p_x, mask=(o_rows < rows)[:, None], other=0.0)
     elif V != VP:
-        return tl.load(p_x, mask=(o_v < V)[None, :], other=0.0)
+        b_x = tl.load(p_x, mask=(o_v < V)[None, :], other=0.0)
     else:
-        return tl.load(p_x)
+        b_x = tl.load(p_x)
+    return b_x
 
 
 @triton.jit
@@ -333,10 +337,7 @@ def _whole_power(x, N: tl.constexpr):
 @no_type_check
 def _power(c, power, POWER: tl.constexpr):
     """c^p, also at c = 0."""
-    if POWER > 0:
-        return _whole_power(c, POWER)
-    else:
-        return tl.exp2(power * tl.log2(c))
+    return _whole_power(c, POWER) if POWER > 0 else tl.exp2(power * tl.log2(c))
 
 
 @triton.jit
@@ -344,11 +345,12 @@ def _power(c, power, POWER: tl.constexpr):
 def _slope(c, power, POWER: tl.constexpr):
     """c^(p-1), and 0 at c = 0, where the clamp lets nothing through."""
     if POWER == 1:
-        return tl.where(c > 0, 1.0, 0.0)
+        y = tl.where(c > 0, 1.0, 0.0)
     elif POWER > 1:
-        return _whole_power(c, POWER - 1)
+        y = _whole_power(c, POWER - 1)
     else:
-        return tl.where(c > 0, tl.exp2((power - 1) * tl.log2(c)), 0.0)
+        y = tl.where(c > 0, tl.exp2((power - 1) * tl.log2(c)), 0.0)
+    return y
 
 
 @triton.jit
