@@ -19,8 +19,9 @@ HEADS, KEYS, D_V, SCALE, GAIN = 2, 150, 5, 0.4, 0.8
 
 @pytest.fixture(autouse=True)
 def many_parts(monkeypatch, deterministic):
-    """So that a short cache is split, and its last part is not full."""
-    monkeypatch.setattr(decode, "FEWEST_KEYS", 32)
+    """So that a short cache is split into parts of several blocks, and the last is not full."""
+    monkeypatch.setattr(decode, "FEWEST_KEYS", 64)
+    monkeypatch.setattr(decode, "BLOCK", 1024)
 
 
 @pytest.fixture

@@ -169,11 +169,11 @@ def test_a_row_that_vanishes_is_uniform_and_moves_only_the_values(
     gamma = torch.full((2,), 3.0, device=DEVICE)
     only = torch.zeros(1, 2, 20, 5, device=DEVICE)
     only[:, :, 3] = 1
-    p = sharpness if not isinstance(sharpness, torch.Tensor) else sharpness.to(DEVICE)
-    out, dz, dr, dv, dgain = value_and_gradients(fused, [*tensors, gamma], only, p, given)
+    p = torch.as_tensor(sharpness).float().expand(2).to(DEVICE)
+    out, dz, dr, dv, *of_head = value_and_gradients(fused, [*tensors, gamma, p], only, given)
     mean = (allowed.double() @ v) / allowed.sum(dim=-1, keepdim=True)
     torch.testing.assert_close(out[:, :, 3:4].cpu(), mean.float())
-    assert not any(t.any() for t in (dz, dr, dgain))
+    assert not any(t.any() for t in (dz, dr, *of_head))
     assert dv.any()
 
 

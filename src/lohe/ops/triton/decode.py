@@ -23,6 +23,7 @@ from lohe.ops.masks import Allowed
 MOST_QUERIES = 16
 PROGRAMS = 1024  # that fill a GPU: a few for each processor, so that loads are always under way
 FEWEST_KEYS = 512  # of a program: below, starting it costs more than it brings
+BLOCK = 8192  # numbers of g at a time
 NAMES = tuple(COUPLINGS)
 
 
@@ -120,7 +121,7 @@ def _parts(
     """h of each part of the keys, (batch, heads, parts, i, d_osc), and the scores that exp was
     shifted by, (batch, heads, parts, i); h again where it was not."""
     (batch, heads, new, d_h), d_osc, keys = f.shape, anchors.shape[-1], allowed.keys
-    block = max(16, min(128, 8192 // triton.next_power_of_2(d_h)))  # 16 KiB of 16-bit numbers
+    block = max(16, min(128, BLOCK // triton.next_power_of_2(d_h)))
     splits = max(1, min(triton.cdiv(keys, FEWEST_KEYS), PROGRAMS // (batch * heads)))
     span = triton.cdiv(triton.cdiv(keys, splits), block) * block
     splits = triton.cdiv(keys, span)
