@@ -1,1 +1,1 @@
-"""Oscillator attention in fused Triton kernels. Importing a module of this package needs triton."""
+"""Triton kernels of the mechanism; triton is imported where they are used."""

@@ -1,0 +1,469 @@
+"""New tokens against a long cache: the drive in one pass over the keys, and the state read out.
+
+One or a few queries have too little work for a program each, so the keys are split: each program
+leaves its part of h_i = Σ_j w_ij r_j in float32, and a second kernel adds the parts, divides by
+their length and, at p = 1, reads the state of `lohe.ops.linear`, which stands for the values of all
+keys. The time is that of reading g once. Nothing here has a gradient.
+"""
+# Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
+
+from typing import no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+from lohe.ops.coupling import COUPLINGS, RELU_FLOOR
+from lohe.ops.linear import State
+from lohe.ops.masks import Allowed
+
+MOST_QUERIES = 16
+PROGRAMS = 1024  # that fill a GPU: a few for each processor, so that loads are always under way
+FEWEST_KEYS = 512  # of a program: below, starting it costs more than it brings
+BLOCK = 8192  # numbers of g at a time
+NAMES = tuple(COUPLINGS)
+
+
+def serves(f: Tensor, g: Tensor, anchors: Tensor, allowed: Allowed) -> bool:
+    """Whether this module applies: few queries, no gradient wanted, masks of keys, no float64."""
+    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (f, g, anchors))
+    return (
+        not wanted
+        and allowed.queries <= MOST_QUERIES
+        and allowed.by_key
+        and g.stride(-1) == 1
+        and all(x.dtype != torch.float64 for x in (f, g, anchors))
+    )
+
+
+def drive_decode(
+    f: Float[Tensor, "batch heads i d_h"],
+    g: Float[Tensor, "batch heads _ d_h"],
+    anchors: Float[Tensor, "heads _ d_osc"],
+    allowed: Allowed,
+    *,
+    coupling: str,
+    scale: float,
+    shifted: bool,
+) -> Float[Tensor, "batch heads i d_osc"]:
+    """h_i = Σ_j σ(f_i·g_j scale) r_j over the first `allowed.keys` keys, in float32.
+
+    g and the anchors may be slices of buffers, and longer than that: nothing is copied.
+    """
+    with torch.cuda.device_of(f):
+        h, peak = _parts(f, g, anchors, allowed, coupling, scale, shifted)
+        batch, heads, splits, new, d_osc = h.shape
+        out = h.new_empty(batch, heads, new, d_osc)
+        _sum[(batch * heads * new,)](
+            *(h, peak, out, splits, new),
+            SP=triton.next_power_of_2(splits),
+            D=d_osc,
+            DP=triton.next_power_of_2(d_osc),
+            PEAK=peak is not h,
+        )
+    return out
+
+
+def decode(
+    f: Float[Tensor, "batch heads i d_h"],
+    g: Float[Tensor, "batch heads _ d_h"],
+    v: Float[Tensor, "batch heads i d_v"],
+    anchors: Float[Tensor, "heads _ d_osc"],
+    state: State | None,
+    allowed: Allowed,
+    *,
+    coupling: str,
+    scale: float,
+    gain: float = 1.0,
+) -> tuple[Float[Tensor, "batch heads i d_v"], State]:
+    """Eqs. 2-6 at p = 1 for the last i tokens of a causal sequence, and the state after them.
+
+    `g` and `anchors` are of all tokens, `v` of these i, and `state` stands for the values of those
+    before. As in `linear.readout`, anchors are unit vectors and γ <= 1.
+    """
+    with torch.cuda.device_of(f):
+        h, peak = _parts(f, g, anchors, allowed, coupling, scale, shifted=True)
+        batch, heads, splits, new, d_osc = h.shape
+        if state is None:
+            weighted = h.new_zeros(batch, heads, d_osc + 1, v.shape[-1])
+            state = State(weighted, weighted.new_zeros(batch, heads, d_osc + 1))
+        state = State(*(x.contiguous() for x in state))
+        after = State(torch.empty_like(state.weighted), torch.empty_like(state.total))
+        out, v = torch.empty_like(v, memory_format=torch.contiguous_format), v.contiguous()
+        mask, mask_strides = _key_mask(allowed)
+        _read[(batch * heads * new,)](
+            *(h, peak, anchors, v, f if mask is None else mask, *state, out, *after),
+            *(gain**0.5, heads, splits, new, allowed.keys, *anchors.stride()[:2], *mask_strides),
+            SP=triton.next_power_of_2(splits),
+            NP=triton.next_power_of_2(new),
+            D=d_osc,
+            DP=triton.next_power_of_2(d_osc),
+            V=v.shape[-1],
+            VP=triton.next_power_of_2(v.shape[-1]),
+            PEAK=peak is not h,
+            KEY=mask is not None,
+        )
+    return out, after
+
+
+def _parts(
+    f: Tensor,
+    g: Tensor,
+    anchors: Tensor,
+    allowed: Allowed,
+    coupling: str,
+    scale: float,
+    shifted: bool,
+) -> tuple[Tensor, Tensor]:
+    """h of each part of the keys, (batch, heads, parts, i, d_osc), and the scores that exp was
+    shifted by, (batch, heads, parts, i); h again where it was not."""
+    (batch, heads, new, d_h), d_osc, keys = f.shape, anchors.shape[-1], allowed.keys
+    block = max(16, min(128, BLOCK // triton.next_power_of_2(d_h)))
+    splits = max(1, min(triton.cdiv(keys, FEWEST_KEYS), PROGRAMS // (batch * heads)))
+    span = triton.cdiv(triton.cdiv(keys, splits), block) * block
+    splits = triton.cdiv(keys, span)
+    peaked = coupling == "exp" and shifted
+    f, anchors = f.contiguous(), anchors.float()
+    h = f.new_empty(batch, heads, splits, new, d_osc, dtype=torch.float32)
+    peak = h.new_empty(h.shape[:-1]) if peaked else h
+    mask, mask_strides = _key_mask(allowed)
+    least = 1 if new == 1 else 16  # columns of a matrix product
+    strict = g.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    (_one if new == 1 else _few)[(batch * heads * splits,)](
+        *(f, g, anchors, f if mask is None else mask, h, peak),
+        *(scale, heads, splits, span, new, keys),
+        *(*g.stride()[:3], *anchors.stride()[:2], *mask_strides),
+        DH=d_h,
+        DHP=max(least, triton.next_power_of_2(d_h)),
+        D=d_osc,
+        DP=max(least, triton.next_power_of_2(d_osc)),
+        COUPLING=NAMES.index(coupling),
+        PEAK=peaked,
+        CAUSAL=allowed.causal,
+        KEY=mask is not None,
+        PRECISION="tf32x3" if strict else "tf32",
+        BN=block,
+        num_warps=4,
+    )
+    return h, peak
+
+
+def _key_mask(allowed: Allowed) -> tuple[Tensor | None, tuple[int, int, int]]:
+    """The masks of the keys as bytes, and strides for (batch, heads, keys): 0 where they repeat."""
+    if not allowed.parts:
+        return None, (0, 0, 0)
+    mask = allowed.parts[0]
+    for part in allowed.parts[1:]:
+        mask = mask & part
+    b, h, _, j = (0 if n == 1 else s for n, s in zip(mask.shape, mask.stride(), strict=True))
+    return mask.view(torch.uint8), (b, h, j)
+
+
+# --- kernels ------------------------------------------------------------------------------------
+# `no_type_check` keeps the tests' shape checks out of what Triton reads.
+
+SOFTPLUS, RELU, ELU, EXP = (
+    tl.constexpr(NAMES.index(n)) for n in ("softplus", "relu", "elu", "exp")
+)
+FLOOR = tl.constexpr(RELU_FLOOR)
+NORMAL = tl.constexpr(torch.finfo(torch.float32).tiny)
+ROUNDING = tl.constexpr(4 * torch.finfo(torch.float32).eps)
+
+
+@triton.jit
+@no_type_check
+def _coupling(s, COUPLING: tl.constexpr):
+    """σ of Eq. 2; softplus keeps its digits where it is small, log(1 + u) = u - u²/2 + ..."""
+    if COUPLING == RELU:
+        w = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + FLOOR
+    elif COUPLING == ELU:
+        w = tl.where(s > 0, s + 1, tl.exp(s))
+    elif COUPLING == EXP:
+        w = tl.exp(s)
+    else:
+        u = tl.exp(-tl.abs(s))
+        w = tl.where(u < 2.0**-10, u * (1 - u * 0.5), tl.log(1 + u))
+        w = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + w
+    return w
+
+
+@triton.jit
+@no_type_check
+def _one(
+    p_f,
+    p_g,
+    p_r,
+    p_mask,
+    p_h,
+    p_peak,
+    scale,
+    heads,
+    splits,
+    span,
+    queries,
+    keys,
+    g_b,
+    g_h,
+    g_j,
+    r_h,
+    r_j,
+    mask_b,
+    mask_h,
+    mask_j,
+    DH: tl.constexpr,
+    DHP: tl.constexpr,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    COUPLING: tl.constexpr,
+    PEAK: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    KEY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BN: tl.constexpr,
+):
+    """h of one query of a head over `span` keys: bound by reading g, no matrix product.
+
+    Each of BN slots takes every BN-th key, with a shift of its own; they meet at the end.
+    """
+    i_s = tl.program_id(0) % splits
+    i_bh = (tl.program_id(0) // splits).to(tl.int64)
+    i_b, i_h = i_bh // heads, i_bh % heads
+    p_g += i_b * g_b + i_h * g_h
+    p_r += i_h * r_h
+    p_mask += i_b * mask_b + i_h * mask_h
+    o_h, o_d, o_n = tl.arange(0, DHP), tl.arange(0, DP), tl.arange(0, BN)
+    b_f = tl.load(p_f + i_bh * DH + o_h, mask=o_h < DH, other=0.0).to(tl.float32) * scale
+    b_h = tl.zeros([BN, DP], tl.float32)
+    b_peak = tl.zeros([BN], tl.float32) - float("inf")
+    for start in range(i_s * span, tl.minimum(keys, (i_s + 1) * span), BN):
+        o_j = start + o_n
+        m_j = o_j < keys
+        if KEY:
+            m_j = m_j & (tl.load(p_mask + o_j * mask_j, mask=m_j, other=0) != 0)
+        p_at = p_g + o_j.to(tl.int64)[:, None] * g_j + o_h[None, :]
+        b_g = tl.load(p_at, mask=m_j[:, None] & (o_h < DH)[None, :], other=0.0)  # [BN, DHP]
+        p_at = p_r + o_j[:, None] * r_j + o_d[None, :]
+        b_r = tl.load(p_at, mask=m_j[:, None] & (o_d < D)[None, :], other=0.0)  # [BN, DP]
+        b_s = tl.sum(b_g.to(tl.float32) * b_f[None, :], 1)  # [BN]
+        if PEAK:
+            b_higher = tl.where(m_j, tl.maximum(b_peak, b_s), b_peak)
+            b_zero = tl.where(b_higher == float("-inf"), 0.0, b_higher)
+            b_h *= tl.exp(b_peak - b_zero)[:, None]
+            b_peak = b_higher
+            b_s = tl.where(m_j, b_s - b_zero, 0.0)
+        b_h += _coupling(b_s, COUPLING)[:, None] * b_r  # r is 0 where masked
+    i_row = tl.program_id(0).to(tl.int64)
+    if PEAK:
+        top = tl.max(b_peak, 0)
+        b_h *= tl.exp(b_peak - tl.where(top == float("-inf"), 0.0, top))[:, None]
+        tl.store(p_peak + i_row, top)
+    tl.store(p_h + i_row * D + o_d, tl.sum(b_h, 0), mask=o_d < D)
+
+
+@triton.jit
+@no_type_check
+def _few(
+    p_f,
+    p_g,
+    p_r,
+    p_mask,
+    p_h,
+    p_peak,
+    scale,
+    heads,
+    splits,
+    span,
+    queries,
+    keys,
+    g_b,
+    g_h,
+    g_j,
+    r_h,
+    r_j,
+    mask_b,
+    mask_h,
+    mask_j,
+    DH: tl.constexpr,
+    DHP: tl.constexpr,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    COUPLING: tl.constexpr,
+    PEAK: tl.constexpr,
+    CAUSAL: tl.constexpr,
+    KEY: tl.constexpr,
+    PRECISION: tl.constexpr,
+    BN: tl.constexpr,
+):
+    """h of up to 16 queries of a head over `span` keys, by matrix products."""
+    i_s = tl.program_id(0) % splits
+    i_bh = (tl.program_id(0) // splits).to(tl.int64)
+    i_b, i_h = i_bh // heads, i_bh % heads
+    p_g += i_b * g_b + i_h * g_h
+    p_r += i_h * r_h
+    p_mask += i_b * mask_b + i_h * mask_h
+    o_i, o_h, o_d, o_n = tl.arange(0, 16), tl.arange(0, DHP), tl.arange(0, DP), tl.arange(0, BN)
+    m_i = (o_i < queries)[:, None]
+    p_f += (i_bh * queries + o_i[:, None]) * DH + o_h[None, :]
+    b_f = tl.load(p_f, mask=m_i & (o_h < DH)[None, :], other=0.0).to(p_g.dtype.element_ty)
+    b_h = tl.zeros([16, DP], tl.float32)
+    b_peak = tl.zeros([16], tl.float32) - float("inf")
+    for start in range(i_s * span, tl.minimum(keys, (i_s + 1) * span), BN):
+        o_j = start + o_n
+        m_j = (o_j < keys)[:, None]
+        p_at = p_g + o_j.to(tl.int64)[:, None] * g_j + o_h[None, :]
+        b_g = tl.load(p_at, mask=m_j & (o_h < DH)[None, :], other=0.0)  # [BN, DHP]
+        b_s = tl.dot(b_f, tl.trans(b_g), input_precision=PRECISION) * scale  # [16, BN]
+        m_w = (o_j < keys)[None, :]
+        if CAUSAL:
+            m_w = m_w & (o_j[None, :] <= o_i[:, None] + (keys - queries))
+        if KEY:
+            m_w = m_w & (tl.load(p_mask + o_j * mask_j, mask=o_j < keys, other=0) != 0)[None, :]
+        if PEAK:
+            b_s = tl.where(m_w, b_s, float("-inf"))
+            b_higher = tl.maximum(b_peak, tl.max(b_s, 1))
+            b_zero = tl.where(b_higher == float("-inf"), 0.0, b_higher)
+            b_h *= tl.exp(b_peak - b_zero)[:, None]
+            b_peak = b_higher
+            b_s -= b_zero[:, None]
+        b_w = tl.where(m_w, _coupling(b_s, COUPLING), 0.0)
+        p_at = p_r + o_j[:, None] * r_j + o_d[None, :]
+        b_r = tl.load(p_at, mask=m_j & (o_d < D)[None, :], other=0.0)  # [BN, DP]
+        b_h = tl.dot(b_w, b_r, b_h, input_precision=PRECISION)
+    o_row = tl.program_id(0).to(tl.int64) * queries + o_i
+    tl.store(p_h + o_row[:, None] * D + o_d[None, :], b_h, mask=m_i & (o_d < D)[None, :])
+    if PEAK:
+        tl.store(p_peak + o_row, b_peak, mask=o_i < queries)
+
+
+@triton.jit
+@no_type_check
+def _whole(
+    p_h,
+    p_peak,
+    splits,
+    queries,
+    SP: tl.constexpr,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    PEAK: tl.constexpr,
+):
+    """h of one query from its parts, [DP]."""
+    i_bh, i_q = (tl.program_id(0) // queries).to(tl.int64), tl.program_id(0) % queries
+    o_s, o_d = tl.arange(0, SP), tl.arange(0, DP)
+    o_row = (i_bh * splits + o_s) * queries + i_q
+    m_h = (o_s < splits)[:, None] & (o_d < D)[None, :]
+    b_h = tl.load(p_h + o_row[:, None] * D + o_d[None, :], mask=m_h, other=0.0)  # [SP, DP]
+    if PEAK:
+        b_peak = tl.load(p_peak + o_row, mask=o_s < splits, other=float("-inf"))
+        top = tl.max(b_peak, 0)
+        b_h *= tl.exp(b_peak - tl.where(top == float("-inf"), 0.0, top))[:, None]
+    return tl.sum(b_h, 0)
+
+
+@triton.jit
+@no_type_check
+def _sum(
+    p_h,
+    p_peak,
+    p_out,
+    splits,
+    queries,
+    SP: tl.constexpr,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    PEAK: tl.constexpr,
+):
+    o_d = tl.arange(0, DP)
+    b_h = _whole(p_h, p_peak, splits, queries, SP, D, DP, PEAK)
+    tl.store(p_out + tl.program_id(0).to(tl.int64) * D + o_d, b_h, mask=o_d < D)
+
+
+@triton.jit
+@no_type_check
+def _read(
+    p_h,
+    p_peak,
+    p_r,
+    p_v,
+    p_mask,
+    p_weighted,
+    p_total,
+    p_out,
+    p_new_weighted,
+    p_new_total,
+    root,
+    heads,
+    splits,
+    queries,
+    keys,
+    r_h,
+    r_j,
+    mask_b,
+    mask_h,
+    mask_j,
+    SP: tl.constexpr,
+    NP: tl.constexpr,
+    D: tl.constexpr,
+    DP: tl.constexpr,
+    V: tl.constexpr,
+    VP: tl.constexpr,
+    PEAK: tl.constexpr,
+    KEY: tl.constexpr,
+):
+    """One query: z = h / ‖h‖, and ψ(z) = [1, root z] against the state up to its own token.
+
+    The state is kept as [1, root r]ᵀ [v, 1] over the keys; its first row and column stand apart.
+    """
+    i_bh, i_q = (tl.program_id(0) // queries).to(tl.int64), tl.program_id(0) % queries
+    i_b, i_h = i_bh // heads, i_bh % heads
+    o_n, o_d, o_v = tl.arange(0, NP), tl.arange(0, DP), tl.arange(0, VP)
+    m_d, m_v = o_d < D, o_v < V
+    b_h = _whole(p_h, p_peak, splits, queries, SP, D, DP, PEAK)
+    largest = tl.max(tl.abs(b_h), 0)
+    b_z = b_h / tl.where(largest < NORMAL, 1.0, largest)
+    length = tl.sqrt(tl.sum(b_z * b_z, 0))
+    b_z = tl.where(largest < NORMAL, 0.0, b_z / tl.where(largest < NORMAL, 1.0, length))  # [DP]
+
+    # the state before the new tokens, and their anchors and values up to this one
+    p_w = p_weighted + i_bh * (D + 1) * V
+    p_rows = (1 + o_d)[:, None] * V + o_v[None, :]
+    b_w0 = tl.load(p_w + o_v, mask=m_v, other=0.0)
+    b_w = tl.load(p_w + p_rows, mask=m_d[:, None] & m_v[None, :], other=0.0)  # [DP, VP]
+    total0 = tl.load(p_total + i_bh * (D + 1))
+    b_total = tl.load(p_total + i_bh * (D + 1) + 1 + o_d, mask=m_d, other=0.0)
+    m_n = o_n <= i_q
+    o_j = keys - queries + o_n
+    if KEY:
+        p_mask += i_b * mask_b + i_h * mask_h
+        m_n = m_n & (tl.load(p_mask + o_j * mask_j, mask=m_n, other=0) != 0)
+    p_r += i_h * r_h + o_j[:, None] * r_j + o_d[None, :]
+    b_r = tl.load(p_r, mask=m_n[:, None] & m_d[None, :], other=0.0) * root  # [NP, DP]
+    p_v += (i_bh * queries + o_n[:, None]) * V + o_v[None, :]
+    b_v = tl.load(p_v, mask=m_n[:, None] & m_v[None, :], other=0.0).to(tl.float32)  # [NP, VP]
+    total0 += tl.sum(m_n.to(tl.float32), 0)
+    b_total += tl.sum(b_r, 0)
+
+    # all weights vanish: every key counts once
+    b_z *= root
+    weight = total0 + tl.sum(b_z * b_total, 0)
+    b_z = tl.where(weight <= ROUNDING * total0, 0.0, b_z)
+    weight = tl.where(weight <= ROUNDING * total0, total0, weight)
+    b_new = tl.where(m_n, 1 + tl.sum(b_r * b_z[None, :], 1), 0.0)  # [NP]
+    b_o = b_w0 + tl.sum(b_z[:, None] * b_w, 0) + tl.sum(b_new[:, None] * b_v, 0)
+    b_o = b_o / tl.where(total0 > 0, weight, 1.0)
+    p_out += (i_bh * queries + i_q) * V + o_v
+    tl.store(p_out, b_o.to(p_out.dtype.element_ty), mask=m_v)
+
+    if i_q == queries - 1:
+        p_w = p_new_weighted + i_bh * (D + 1) * V
+        tl.store(p_w + o_v, b_w0 + tl.sum(b_v, 0), mask=m_v)
+        for n in tl.static_range(NP):
+            b_one = (o_n == n)[:, None]
+            b_rn, b_vn = tl.sum(tl.where(b_one, b_r, 0.0), 0), tl.sum(tl.where(b_one, b_v, 0.0), 0)
+            b_w += b_rn[:, None] * b_vn[None, :]
+        tl.store(p_w + p_rows, b_w, mask=m_d[:, None] & m_v[None, :])
+        tl.store(p_new_total + i_bh * (D + 1), total0)
+        tl.store(p_new_total + i_bh * (D + 1) + 1 + o_d, b_total, mask=m_d)
