@@ -10,8 +10,10 @@ prefix sums. At the fixed point of Eq. 4 some allowed key has z·r > 0, so the d
 least 1.
 """
 
+from functools import reduce
 from itertools import combinations_with_replacement
 from math import comb, factorial, prod
+from operator import mul
 from typing import NamedTuple
 
 import torch
@@ -44,8 +46,9 @@ def features(
     lifted = torch.cat([torch.ones_like(x[..., :1]), gain**0.5 * x], dim=-1)
     if sharpness == 1:
         return lifted
-    index, weights = _monomials(lifted.shape[-1], sharpness, x.device)
-    return lifted[..., index].prod(dim=-1) * weights.to(x.dtype)
+    picks, weights = _monomials(lifted.shape[-1], sharpness, x.device)
+    # products of picked columns: `prod` would look at values on the way back
+    return reduce(mul, (lifted @ pick for pick in picks.to(x.dtype))) * weights.to(x.dtype)
 
 
 _MONOMIALS: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
@@ -53,7 +56,8 @@ _MONOMIALS: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
 
 @torch.compiler.assume_constant_result
 def _monomials(variables: int, degree: int, device: torch.device) -> tuple[Tensor, Tensor]:
-    """The variables of each monomial, (features, degree), and the root of its multinomial.
+    """What picks the factors of each monomial, (degree, variables, features), and the root of its
+    multinomial coefficient.
 
     Kept, because a CUDA graph that is being captured cannot copy them from the CPU.
     """
@@ -64,9 +68,10 @@ def _monomials(variables: int, degree: int, device: torch.device) -> tuple[Tenso
             (factorial(degree) / prod(factorial(c.count(i)) for i in set(c))) ** 0.5 for c in chosen
         ]
         with torch._C._DisableFuncTorch():  # pyright: ignore; else they belong to one vmap or grad
+            picks = F.one_hot(torch.tensor(chosen), variables).permute(1, 2, 0).double()
             _MONOMIALS[key] = (
-                torch.tensor(chosen, device=device),
-                torch.tensor(roots, device=device, dtype=torch.float64),
+                picks.to(device),
+                torch.tensor(roots, dtype=torch.float64).to(device),
             )
     return _MONOMIALS[key]
 
