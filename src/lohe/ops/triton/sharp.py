@@ -104,8 +104,8 @@ class _Call(NamedTuple):
 def _call(z: Tensor, r: Tensor, v: Tensor, parts: list[Tensor], power: float, causal: bool):
     d_osc, d_v, narrow = r.shape[-1], v.shape[-1], v.dtype != torch.float32
     split = narrow and d_osc <= SPLIT_UP_TO
-    key, key_strides = _part([x for x in parts if x.shape[2] == 1], z)
-    pair, pair_strides = _part([x for x in parts if x.shape[2] > 1], z)
+    key, key_strides = _part([x for x in parts if x.shape[2] == 1])
+    pair, pair_strides = _part([x for x in parts if x.shape[2] > 1])
     whole = power.is_integer() and 1 <= power <= LARGEST_WHOLE_POWER
     constants = {
         "D": d_osc,
@@ -136,7 +136,7 @@ def _laid_out(z: Tensor, r: Tensor, v: Tensor, gain: Tensor, p: Tensor) -> tuple
     return z.contiguous(), r.contiguous(), v, gain.contiguous(), p.contiguous()
 
 
-def _part(parts: list[Tensor], like: Tensor) -> tuple[Tensor | None, tuple[int, ...]]:
+def _part(parts: list[Tensor]) -> tuple[Tensor | None, tuple[int, ...]]:
     """The masks of one kind as bytes, and their strides: 0 along an axis that broadcasts."""
     if not parts:
         return None, (0, 0, 0, 0)
@@ -230,6 +230,7 @@ def readout_backward(
         )  # z_i s_i and r_j as dr and dz take them
         linear = (batch * heads * triton.cdiv(queries, ROWS),)
         sizes = {n: call.constants[n] for n in ("D", "K", "V", "VP", "SPLIT")}
+        tiled = {n: value for n, value in call.constants.items() if n != "SPLIT"}
         _prepare[linear](*(z, s, o, do, z_k, z_d, along_o, queries), **sizes, DP=width, ROWS=ROWS)
         ones = torch.ones_like(call.longest)
         _pack[(heads * triton.cdiv(keys, ROWS),)](
@@ -249,7 +250,7 @@ def readout_backward(
                 *(z_k, z_d, call.r, r_d, v, do, s, along_o, gain, p, call.longest, *call.masks),
                 *outputs,
                 *(heads, queries, keys, *v.stride()[:3], *call.strides),
-                **call.constants,
+                **tiled,
                 **flags,
                 DP=width,
                 BM=tile.queries,
@@ -641,7 +642,6 @@ def _columns(
     VP: tl.constexpr,
     DP: tl.constexpr,
     POWER: tl.constexpr,
-    SPLIT: tl.constexpr,
     CAUSAL: tl.constexpr,
     KEY: tl.constexpr,
     PAIR: tl.constexpr,
@@ -759,7 +759,6 @@ def _rows(
     VP: tl.constexpr,
     DP: tl.constexpr,
     POWER: tl.constexpr,
-    SPLIT: tl.constexpr,
     CAUSAL: tl.constexpr,
     KEY: tl.constexpr,
     PAIR: tl.constexpr,
