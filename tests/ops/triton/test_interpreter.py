@@ -6,8 +6,10 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
 
 
+@pytest.mark.skipif(torch.cuda.is_available(), reason="the same tests run on the device")
 def test_the_kernels_in_the_interpreter():
     # Triton decides when it is imported whether it interprets: a process of its own
     pytest.importorskip("triton")

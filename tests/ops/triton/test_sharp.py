@@ -71,8 +71,9 @@ def value_and_gradients(function, tensors, direction, *rest):
 def check(rng, x, dtype, allowed=None, *, sharpness=4, gain=1.7):
     """As close to float64 as plain PyTorch is, up to a factor of two and a few ulp.
 
-    c^p multiplies the rounding of c by p, hence p ulp in float32; 16 bits leave room for that. The
-    gradients of γ and p are sums over rows that cancel: their ulp is that of the sum of sizes.
+    c^p multiplies the rounding of c by p, hence p ulp in float32; 16 bits leave room for that, and
+    gradients through c are bfloat16 in both. The gradients of γ and p are sums over rows that
+    cancel: their ulp is that of the sum of sizes.
     """
     heads, per_head = x[0].shape[1], isinstance(sharpness, torch.Tensor)
     z, r, v = (
@@ -97,7 +98,7 @@ def check(rng, x, dtype, allowed=None, *, sharpness=4, gain=1.7):
     else:
         found = value_and_gradients(fused, [z, r, v, gamma], direction, sharpness, allowed)
     assert [t.dtype for t in found[:4]] == [dtype, torch.float32, torch.float32, dtype]
-    eps = torch.finfo(dtype).eps * (p.max().item() if dtype == torch.float32 else 1)
+    strict, power = dtype == torch.float32, p.max().item()
     names = ("output", "z", "anchors", "values", "gain", "sharpness")
     for name, truth, other, mine in zip(names, exact, wide, found, strict=False):
         size = truth.abs()
@@ -105,7 +106,9 @@ def check(rng, x, dtype, allowed=None, *, sharpness=4, gain=1.7):
             truth, other, size = (t.sum(dim=(0, 2, 3)) for t in (truth, other, size))
         assert mine.isfinite().all(), name
         loss, error = ((t.double() - truth).abs().max().item() for t in (other, mine))
-        bound = 2 * loss + FEW_ULP * (eps * size.max().item() + p.max().item() * CANCELLED)
+        rounded = dtype if strict or name in ("output", "values") else torch.bfloat16
+        eps = torch.finfo(rounded).eps * (power if strict else 1)
+        bound = 2 * loss + FEW_ULP * (eps * size.max().item() + power * CANCELLED)
         assert error <= bound, f"{name}: {error:.2e}, plain PyTorch {loss:.2e}, bound {bound:.2e}"
 
 
@@ -157,9 +160,7 @@ def test_a_row_that_vanishes_is_uniform_and_moves_only_the_values(
     make, rng, either, dtype, sharpness
 ):
     z, r, v = make(20, 37)
-    r = r + 1e-3
-    z[:, :, 3] = sphere.normalize(z[:, :, 3])
-    allowed = reference.similarity(z, r, 3.0)[..., 3:4, :] <= 0  # only keys that weigh nothing
+    allowed = reference.similarity(z, r, 3.0)[..., 3:4, :] < -0.1  # only keys that weigh nothing
     mask = torch.ones(1, 2, 20, 37, dtype=torch.bool)
     mask[:, :, 3:4] = allowed
     assert allowed.any(dim=-1).all()
@@ -181,7 +182,8 @@ def test_a_row_that_vanishes_is_uniform_and_moves_only_the_values(
 @pytest.mark.parametrize("sharpness", [8, 31, 40.5])
 def test_rows_far_below_the_bound_of_their_head(make, rng, deterministic, dtype, sharpness):
     z, r, v = make(20, 37)
-    r[:, 5] *= 1e5  # seen by nobody, but the bound is that of all anchors
+    # seen by nobody, but the bound is that of all anchors, and so is the last bit of float16
+    r[:, 5] *= 1e5 if dtype == torch.float32 else 1e2
     mask = torch.ones(1, 1, 1, 37, dtype=torch.bool, device=DEVICE)
     mask[..., 5] = False
     allowed = Allowed(20, 37, DEVICE, parts=(mask,))
