@@ -5,6 +5,7 @@ Both are `torch.library` ops with fake kernels, paired with their gradients by `
 # Triton's decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
 
+from math import log2
 from typing import Any, NamedTuple
 
 import torch
@@ -28,6 +29,7 @@ class Tiles(NamedTuple):
     step: int
     warps: int
     stages: int
+    tma: bool = False  # whether the copy engine reads the tiles
 
 
 # --- what is asked for ---------------------------------------------------------------------------
@@ -78,7 +80,7 @@ def _key_masks(allowed: Allowed) -> tuple[Tensor, ...]:
 
 
 def tiles(kind: str, f: Tensor, d_osc: int) -> Tiles:
-    """Sizes for forward, queries (df) and keys (dg, dr, dv), by the width of a head and the dtype."""
+    """Sizes for forward, queries (df) and keys (dg, dr), by the width of a head and the dtype."""
     wide = f.element_size() == 4 or f.shape[-1] > 128
     if wide:
         return Tiles(32, 32, 4, 2)
@@ -106,7 +108,6 @@ class _Call(NamedTuple):
     block: int
     tensors: tuple[Tensor, ...]  # f, g, v, as the kernels read them
     r: Tensor  # (heads, keys, d_osc), float32
-    packed: Tensor  # (batch | 1, heads, keys, D_R): r as the matrix units read it, masked
     mask: Tensor
     constants: dict[str, Any]
     readout: dict[str, Any]
@@ -123,10 +124,6 @@ class _Call(NamedTuple):
     def of_mask(self) -> tuple[int, int]:
         """Strides of the mask over batch and heads, 0 where it broadcasts."""
         return _over(self.mask, 0), _over(self.mask, 1)
-
-    @property
-    def of_packed(self) -> tuple[int, int]:
-        return _over(self.packed, 0), self.packed.stride(1)
 
     def strides(self, *which: int) -> tuple[int, ...]:
         """(batch, head, token) of some of f, g, v."""
@@ -159,7 +156,6 @@ def _call(f: Tensor, g: Tensor, v: Tensor | None, r: Tensor, masks: list[Tensor]
     }
     r = r.contiguous()
     mask = masks[0] if masks else r.new_empty(1, 1, 1, 1, dtype=torch.bool)
-    packed = f.new_empty(mask.shape[0], heads, keys, constants["D_R"])
     return _Call(
         batch,
         heads,
@@ -169,22 +165,33 @@ def _call(f: Tensor, g: Tensor, v: Tensor | None, r: Tensor, masks: list[Tensor]
         block,
         tensors,
         r,
-        packed,
         mask,
         constants,
         {"D_V": d_v, "DV": max(16, triton.next_power_of_2(d_v))},
     )
 
 
-def _pack(x: Tensor, out: Tensor, call: _Call, *, middle: bool) -> Tensor:
-    """Float32 rows (batch | 1, heads, rows, d_osc) in the dtype and width of the matrix units."""
-    batch, heads, rows, d_r = out.shape
-    masked = middle and bool(call.constants["MASKED"])
+def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Tensor:
+    """Float32 rows (batch | 1, heads, rows, d_osc) as the matrix units read them, D_R wide.
+
+    Anchors are masked, and what rounding lost of them stands in the middle (`kernels._pack`).
+    """
+    heads, rows = x.shape[1:3]
+    batch = call.mask.shape[0] if anchors else x.shape[0]
+    out = x.new_empty(batch, heads, rows, call.constants["D_R"], dtype=dtype)
     kernels._pack[(triton.cdiv(rows, PACKED), batch * heads)](
         x, call.mask, out, _over(x, 0), x.stride(1), *call.of_mask, heads, rows,
-        MASKED=masked, MIDDLE=middle, D_OSC=x.shape[-1], D_R=d_r, BLOCK=PACKED, num_warps=4,
+        MASKED=anchors and bool(call.constants["MASKED"]), MIDDLE=anchors,
+        D_OSC=x.shape[-1], D_R=out.shape[-1], BLOCK=PACKED, num_warps=4,
     )  # fmt: skip
     return out
+
+
+def _power(call: _Call, scale: float) -> tuple[float, float]:
+    """2^k and scale / 2^k. In 16 bits the couplings, about s / 8, are float16: 3 digits more than
+    bfloat16, and room up to s = 5e5."""
+    power = 2.0 ** (round(log2(scale)) - 3) if call.constants["FAST"] and scale > 0 else 1.0
+    return power, scale / power
 
 
 def _rows_together(x: Tensor) -> Tensor:
@@ -211,13 +218,17 @@ def _launch_forward(
     den, top = (call.r.new_empty(*rows, 1 if on else 0) for on in (readout, _shifted(call)))
     w, n = sums if sums is not None else (h, h)
     cut = tiles("forward", f, call.r.shape[-1])
-    _pack(call.r[None], call.packed, call, middle=True)
+    coupled = torch.float16 if call.constants["FAST"] else torch.float32
+    if call.constants["COUPLING"] == "exp" and not _shifted(call):
+        coupled = f.dtype  # no bound
+    packed = _packed(call, call.r[None], coupled, anchors=True)
+    power, scale = _power(call, scale)
     kernels._forward[(call.query_blocks, call.batch * call.heads)](
-        f, g, v, call.r, call.packed, call.mask, w, n, o, h, den, top,
-        *call.strides(0, 1, 2), call.r.stride(0), *call.of_packed, *call.of_mask,
-        call.heads, call.queries, call.keys, call.origin, call.key_blocks, scale, gain,
+        f, g, v, call.r, packed, call.mask, w, n, o, h, den, top,
+        *call.strides(0, 1, 2), call.r.stride(0), _over(packed, 0), packed.stride(1), *call.of_mask,
+        call.heads, call.queries, call.keys, call.origin, call.key_blocks, scale, power, gain,
         **call.constants, **call.readout, READOUT=readout,
-        BLOCK=call.block, STEP=cut.step, num_warps=cut.warps, num_stages=cut.stages,
+        BLOCK=call.block, STEP=cut.step, TMA=cut.tma, num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
     return o, h, den, top
 
@@ -300,30 +311,29 @@ def _launch_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:
     """df, dg, dr from dh; each sequence's part of `dr` is added to those given."""
     f, g, _ = call.tensors
-    _pack(call.r[None], call.packed, call, middle=True)
+    packed = _packed(call, call.r[None], f.dtype, anchors=True)
+    dh = _packed(call, dh, f.dtype, anchors=False)
     d_osc = call.r.shape[-1]
     atomic = not torch.are_deterministic_algorithms_enabled()
     df = torch.zeros(f.shape, dtype=torch.float32, device=f.device) if atomic else _like(f)
-    packed = f.new_empty(*dh.shape[:3], call.constants["D_R"])
-    _pack(dh, packed, call, middle=False)
     dg, add = _like(g), dr is not None
     dr = dr if add else call.r.new_empty(call.batch, call.heads, call.keys, d_osc)
     if not atomic:
         cut = tiles("queries", f, d_osc)
         kernels._queries_backward[(triton.cdiv(call.queries, cut.block), call.batch * call.heads)](
-            f, g, call.packed, packed, top, df,
-            *call.strides(0, 1), *call.of_packed,
+            f, g, packed, dh, top, df,
+            *call.strides(0, 1), _over(packed, 0), packed.stride(1),
             call.heads, call.queries, call.keys, scale,
             **_some(call.constants, *LOOP), BLOCK=cut.block, STEP=cut.step,
-            num_warps=cut.warps, num_stages=cut.stages,
+            TMA=cut.tma, num_warps=cut.warps, num_stages=cut.stages,
         )  # fmt: skip
     cut = tiles("keys", f, d_osc)
     kernels._keys_backward[(triton.cdiv(call.keys, cut.block), call.batch * call.heads)](
-        f, g, call.packed, call.mask, packed, top, dg, dr, df,
-        *call.strides(0, 1), *call.of_packed, *call.of_mask,
+        f, g, packed, call.mask, dh, top, dg, dr, df,
+        *call.strides(0, 1), _over(packed, 0), packed.stride(1), *call.of_mask,
         call.heads, call.queries, call.keys, scale,
         **call.constants, ADD=add, ATOMIC=atomic,
-        BLOCK=cut.block, STEP=cut.step, num_warps=cut.warps, num_stages=cut.stages,
+        BLOCK=cut.block, STEP=cut.step, TMA=cut.tma, num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
     return df.to(f.dtype), dg, dr.sum(dim=0)
 

@@ -88,12 +88,12 @@ def _tanh(x):
 @no_type_check
 def _rectified(x, DTYPE: tl.constexpr):
     """max(x, 0), rounded to 16 bits: one instruction for two elements."""
-    if DTYPE == tl.bfloat16:
+    if DTYPE == tl.bfloat16:  # noqa: SIM300
         return tl.inline_asm_elementwise(
             "cvt.rn.relu.bf16x2.f32 $0, $2, $1;", "=r,r,r", [x],
             dtype=tl.bfloat16, is_pure=True, pack=2,
         )  # fmt: skip
-    else:
+    else:  # noqa: RET505
         return tl.inline_asm_elementwise(
             "cvt.rn.relu.f16x2.f32 $0, $2, $1;", "=r,r,r", [x],
             dtype=tl.float16, is_pure=True, pack=2,

@@ -6,7 +6,7 @@ At p = 1 the readout is linear attention (`ops.linear`): with the sums
 
     N_i = Σ_j m_j,   P_i = Σ_j m_j r_j,   V_i = Σ_j m_j v_j,   W_i = Σ_j m_j r_j v_jᵀ
 
-over the keys that query i sees (m is the mask of keys), o_i = (V_i + γ z_i W_i) / (N_i + γ z_i·P_i).
+over the keys that query i sees (m masks keys), o_i = (V_i + γ z_i W_i) / (N_i + γ z_i·P_i).
 Blocks of keys end where blocks of queries do, so these sums are those of all earlier blocks
 (`_block_sums`, `_scan`) and a triangle.
 
@@ -42,6 +42,26 @@ def _rows(p, index, count, token, WIDTH: tl.constexpr, PADDED: tl.constexpr, EDG
     if WIDTH == PADDED:
         return tl.load(at)
     return tl.load(at, mask=(d < WIDTH)[None, :], other=0.0)
+
+
+@triton.jit
+@no_type_check
+def _matrix(p, count, token, WIDTH: tl.constexpr, PADDED: tl.constexpr, STEP: tl.constexpr, TMA: tl.constexpr):  # fmt: skip # noqa: E501
+    """A matrix of which tiles of STEP rows are read: for the copy engine, or a pointer."""
+    if TMA:
+        return tl.make_tensor_descriptor(p, [count, WIDTH], [token, 1], [STEP, PADDED])
+    else:
+        return p
+
+
+@triton.jit
+@no_type_check
+def _tile(x, start, count, token, WIDTH: tl.constexpr, PADDED: tl.constexpr, STEP: tl.constexpr, EDGE: tl.constexpr, TMA: tl.constexpr):  # fmt: skip # noqa: E501
+    """Rows start, ..., start + STEP - 1; zeros outside."""
+    if TMA:
+        return x.load([start, 0])
+    else:
+        return _rows(x, start + tl.arange(0, STEP), count, token, WIDTH, PADDED, EDGE)
 
 
 @triton.jit
@@ -187,10 +207,11 @@ def _sums(p_w, p_n, at, some, D_OSC: tl.constexpr, D_V: tl.constexpr, D_R: tl.co
 @triton.jit
 @no_type_check
 def _add_drive(
-    h, top, f, p_g, p_r, p_mask, last, start, stop, keys, g_token, scale,
+    h, top, f, gs, rs, p_mask, last, start, stop, keys, g_token, scale,
     COUPLING: tl.constexpr, SHIFTED: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, EDGE: tl.constexpr, FLOOR: tl.constexpr,
     D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr, STEP: tl.constexpr,
+    TMA: tl.constexpr, COUPLED: tl.constexpr,
 ):  # fmt: skip
     """h += Σ_j w(f·g_j) r_j over the keys start <= j < stop; `last` is the last key of a query.
 
@@ -198,8 +219,8 @@ def _add_drive(
     """
     for j0 in range(start, stop, STEP):
         j = j0 + tl.arange(0, STEP)
-        g = _rows(p_g, j, keys, g_token, D_H, DH, EDGE)
-        r = _rows(p_r, j, keys, D_R, D_R, D_R, EDGE)
+        g = _tile(gs, j0, keys, g_token, D_H, DH, STEP, EDGE, TMA)
+        r = _tile(rs, j0, keys, D_R, D_R, D_R, STEP, EDGE, TMA)
         x = tl.dot(f, tl.trans(g), input_precision=PRECISION)
         if SHIFTED:
             s = x * (scale * LOG2E)
@@ -209,12 +230,12 @@ def _add_drive(
             above = tl.maximum(top, tl.max(s, 1))
             base = tl.where(above == -float("inf"), 0.0, above)
             h = h * tl.exp2(top - base)[:, None]
-            w = tl.exp2(s - base[:, None]).to(f.dtype)
+            w = tl.exp2(s - base[:, None]).to(COUPLED)
             top = above
         else:
-            w = coupled(x, scale, COUPLING, FAST, f.dtype)
+            w = coupled(x, scale, COUPLING, FAST, COUPLED)
             if FLOOR and COUPLING == "relu":
-                w += tl.full((1, 1), RELU_FLOOR / scale, tl.float32).to(f.dtype)
+                w += tl.full((1, 1), RELU_FLOOR / scale, tl.float32).to(COUPLED)
             if EDGE and CAUSAL:
                 w = tl.where(j[None, :] <= last[:, None], w, 0.0)
         h = tl.dot(w, r, h, input_precision=PRECISION)
@@ -227,14 +248,17 @@ def _forward(
     p_f, p_g, p_v, p_r, p_packed, p_mask, p_w, p_n, p_o, p_h, p_den, p_top,
     f_batch, f_head, f_token, g_batch, g_head, g_token, v_batch, v_head, v_token,
     r_head, packed_batch, packed_head, mask_batch, mask_head,
-    heads, queries, keys, origin, blocks, scale, gain,
+    heads, queries, keys, origin, blocks, scale, power, gain,
     COUPLING: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, SHIFTED: tl.constexpr,
     READOUT: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr,
     D_OSC: tl.constexpr, D_H: tl.constexpr, D_V: tl.constexpr,
     D_R: tl.constexpr, DH: tl.constexpr, DV: tl.constexpr,
-    BLOCK: tl.constexpr, STEP: tl.constexpr,
+    BLOCK: tl.constexpr, STEP: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
-    """h of Eq. 3 for a block of queries and, if READOUT, z of Eq. 4 and o of Eqs. 5 and 6."""
+    """h of Eq. 3 for a block of queries and, if READOUT, z of Eq. 4 and o of Eqs. 5 and 6.
+
+    f is multiplied by `power`, of 2, so that couplings fit a 16-bit float; `scale` does the rest.
+    """
     n = tl.num_programs(0)
     block = n - 1 - tl.program_id(0) if CAUSAL else tl.program_id(0)  # the longest ones first
     bh = tl.program_id(1)
@@ -248,6 +272,9 @@ def _forward(
     first = block * BLOCK + keys - queries  # the key of the block's first query
     last = first + a
     f = _rows(p_f, i, queries, f_token, D_H, DH, True)
+    f = (f.to(tl.float32) * power).to(f.dtype)
+    gs = _matrix(p_g, keys, g_token, D_H, DH, STEP, TMA)
+    rs = _matrix(p_packed, keys, D_R, D_R, D_R, STEP, TMA)
 
     h = tl.zeros((BLOCK, D_R), tl.float32)
     top = tl.full((BLOCK,), -float("inf"), tl.float32)
@@ -257,14 +284,14 @@ def _forward(
         full = tl.minimum(full, (tl.maximum(first + 1, 0) // STEP) * STEP)
         stop = tl.maximum(0, tl.minimum(keys, first + BLOCK))
     h, top = _add_drive(
-        h, top, f, p_g, p_packed, p_mask, last, 0, full, keys, g_token, scale,
+        h, top, f, gs, rs, p_mask, last, 0, full, keys, g_token, scale,
         COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, False, not READOUT,
-        D_H, D_R, DH, STEP,
+        D_H, D_R, DH, STEP, TMA, p_packed.dtype.element_ty,
     )  # fmt: skip
     h, top = _add_drive(
-        h, top, f, p_g, p_packed, p_mask, last, full, stop, keys, g_token, scale,
+        h, top, f, gs, rs, p_mask, last, full, stop, keys, g_token, scale,
         COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, True, not READOUT,
-        D_H, D_R, DH, STEP,
+        D_H, D_R, DH, STEP, TMA, p_packed.dtype.element_ty,
     )  # fmt: skip
     h = _unpacked(h, D_OSC if FAST else 0, D_OSC, D_R) * factor(scale, COUPLING)
 
@@ -445,16 +472,16 @@ def _score_gradient(x, dw, top, scale, COUPLING: tl.constexpr, SHIFTED: tl.const
 @triton.jit
 @no_type_check
 def _add_query_gradient(
-    df, f, dh, top, p_g, p_r, last, start, stop, keys, g_token, scale,
+    df, f, dh, top, gs, rs, last, start, stop, keys, g_token, scale,
     COUPLING: tl.constexpr, SHIFTED: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, EDGE: tl.constexpr,
-    D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr, STEP: tl.constexpr,
+    D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr, STEP: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
     """df += Σ_j ds_ij g_j, ds = (dh·r_j) σ′."""
     for j0 in range(start, stop, STEP):
         j = j0 + tl.arange(0, STEP)
-        g = _rows(p_g, j, keys, g_token, D_H, DH, EDGE)
-        r = _rows(p_r, j, keys, D_R, D_R, D_R, EDGE)
+        g = _tile(gs, j0, keys, g_token, D_H, DH, STEP, EDGE, TMA)
+        r = _tile(rs, j0, keys, D_R, D_R, D_R, STEP, EDGE, TMA)
         x = tl.dot(f, tl.trans(g), input_precision=PRECISION)
         dw = tl.dot(dh, tl.trans(r), input_precision=PRECISION)
         ds = _score_gradient(x, dw, top[:, None], scale, COUPLING, SHIFTED, FAST)
@@ -473,7 +500,7 @@ def _queries_backward(
     COUPLING: tl.constexpr, CAUSAL: tl.constexpr, SHIFTED: tl.constexpr,
     FAST: tl.constexpr, PRECISION: tl.constexpr,
     D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr,
-    BLOCK: tl.constexpr, STEP: tl.constexpr,
+    BLOCK: tl.constexpr, STEP: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
     """df of a block of queries."""
     n = tl.num_programs(0)
@@ -498,14 +525,16 @@ def _queries_backward(
     if CAUSAL:
         full = tl.minimum(full, (tl.maximum(first + 1, 0) // STEP) * STEP)
         stop = tl.maximum(0, tl.minimum(keys, first + BLOCK))
+    gs = _matrix(p_g, keys, g_token, D_H, DH, STEP, TMA)
+    rs = _matrix(p_packed, keys, D_R, D_R, D_R, STEP, TMA)
     df = tl.zeros((BLOCK, DH), tl.float32)
     df = _add_query_gradient(
-        df, f, dh, top, p_g, p_packed, last, 0, full, keys, g_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, False, D_H, D_R, DH, STEP,
+        df, f, dh, top, gs, rs, last, 0, full, keys, g_token, scale,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, False, D_H, D_R, DH, STEP, TMA,
     )  # fmt: skip
     df = _add_query_gradient(
-        df, f, dh, top, p_g, p_packed, last, full, stop, keys, g_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, True, D_H, D_R, DH, STEP,
+        df, f, dh, top, gs, rs, last, full, stop, keys, g_token, scale,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, True, D_H, D_R, DH, STEP, TMA,
     )  # fmt: skip
     tl.store(
         p_df + (own + i)[:, None] * D_H + d[None, :],
@@ -517,10 +546,10 @@ def _queries_backward(
 @triton.jit
 @no_type_check
 def _add_key_gradient(
-    dg, dr, g, r, j, p_f, p_dh, p_top, p_df, start, stop, queries, offset, f_token, scale,
+    dg, dr, g, r, j, fs, dhs, p_top, dfs, start, stop, queries, offset, f_token, scale,
     COUPLING: tl.constexpr, SHIFTED: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr,
     CAUSAL: tl.constexpr, ATOMIC: tl.constexpr, EDGE: tl.constexpr,
-    D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr, STEP: tl.constexpr,
+    D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr, STEP: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
     """dg += Σ_i ds_ij f_i and dr += Σ_i w_ij dh_i, all of it transposed: keys are the rows.
 
@@ -528,8 +557,8 @@ def _add_key_gradient(
     """
     for i0 in range(start, stop, STEP):
         i = i0 + tl.arange(0, STEP)
-        f = _rows(p_f, i, queries, f_token, D_H, DH, EDGE)
-        dh = _rows(p_dh, i, queries, D_R, D_R, D_R, EDGE)
+        f = _tile(fs, i0, queries, f_token, D_H, DH, STEP, EDGE, TMA)
+        dh = _tile(dhs, i0, queries, D_R, D_R, D_R, STEP, EDGE, TMA)
         x = tl.dot(g, tl.trans(f), input_precision=PRECISION)
         dw = tl.dot(r, tl.trans(dh), input_precision=PRECISION)
         top = x
@@ -549,13 +578,13 @@ def _add_key_gradient(
         dg = tl.dot(ds, f, dg, input_precision=PRECISION)
         if ATOMIC:
             df = tl.dot(tl.trans(ds), g, input_precision=PRECISION) * scale
-            d = tl.arange(0, DH)
-            at = p_df + i[:, None] * D_H + d[None, :]
-            if EDGE or D_H != DH:
-                inside = (i < queries)[:, None] & (d < D_H)[None, :]
-                tl.atomic_add(at, df, mask=inside, sem="relaxed")
+            if TMA:
+                dfs.atomic_add([i0, 0], df)
             else:
-                tl.atomic_add(at, df, sem="relaxed")
+                d = tl.arange(0, DH)
+                inside = (i < queries)[:, None] & (d < D_H)[None, :]
+                at = dfs + i[:, None] * D_H + d[None, :]
+                tl.atomic_add(at, df, mask=inside, sem="relaxed")
     return dg, dr
 
 
@@ -569,7 +598,7 @@ def _keys_backward(
     COUPLING: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, SHIFTED: tl.constexpr,
     ADD: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr, ATOMIC: tl.constexpr,
     D_OSC: tl.constexpr, D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr,
-    BLOCK: tl.constexpr, STEP: tl.constexpr,
+    BLOCK: tl.constexpr, STEP: tl.constexpr, TMA: tl.constexpr,
 ):  # fmt: skip
     """dg and dr of a block of keys; ADD to the dr that is there."""
     block, bh = tl.program_id(0), tl.program_id(1)
@@ -586,6 +615,9 @@ def _keys_backward(
     r = _rows(p_packed + b * packed_batch + head * packed_head, j, keys, D_R, D_R, D_R, True)
     dr = tl.zeros((BLOCK, D_R), tl.float32)
     dg = tl.zeros((BLOCK, DH), tl.float32)
+    fs = _matrix(p_f, queries, f_token, D_H, DH, STEP, TMA)
+    dhs = _matrix(p_dh, queries, D_R, D_R, D_R, STEP, TMA)
+    dfs = _matrix(p_df, queries, D_H, D_H, DH, STEP, TMA and ATOMIC)
 
     low, middle = 0, 0
     full = (queries // STEP) * STEP
@@ -594,17 +626,17 @@ def _keys_backward(
         middle = tl.cdiv(tl.maximum(start + BLOCK - 1 - offset, 0), STEP) * STEP
         middle = tl.minimum(middle, full)
         dg, dr = _add_key_gradient(
-            dg, dr, g, r, j, p_f, p_dh, p_top, p_df, low, middle, queries, offset, f_token, scale,
-            COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, ATOMIC, True, D_H, D_R, DH, STEP,
+            dg, dr, g, r, j, fs, dhs, p_top, dfs, low, middle, queries, offset, f_token, scale,
+            COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, ATOMIC, True, D_H, D_R, DH, STEP, TMA,
         )  # fmt: skip
     dg, dr = _add_key_gradient(
-        dg, dr, g, r, j, p_f, p_dh, p_top, p_df, middle, full, queries, offset, f_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, ATOMIC, False, D_H, D_R, DH, STEP,
+        dg, dr, g, r, j, fs, dhs, p_top, dfs, middle, full, queries, offset, f_token, scale,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, ATOMIC, False, D_H, D_R, DH, STEP, TMA,
     )  # fmt: skip
     dg, dr = _add_key_gradient(
-        dg, dr, g, r, j, p_f, p_dh, p_top, p_df,
+        dg, dr, g, r, j, fs, dhs, p_top, dfs,
         tl.maximum(low, full), queries, queries, offset, f_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, ATOMIC, True, D_H, D_R, DH, STEP,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, ATOMIC, True, D_H, D_R, DH, STEP, TMA,
     )  # fmt: skip
     row = bh.to(tl.int64) * keys + j
     inside = j < keys
@@ -615,7 +647,8 @@ def _keys_backward(
         mask=inside[:, None] & (d < D_H)[None, :],
     )
     m = _mask(p_mask + b * mask_batch + head * mask_head, j, keys, MASKED)
-    dr = _unpacked(dr, 2 * D_OSC if FAST else 0, D_OSC, D_R) * (factor(scale, COUPLING) * m)[:, None]
+    dr = _unpacked(dr, 2 * D_OSC if FAST else 0, D_OSC, D_R)
+    dr *= (factor(scale, COUPLING) * m)[:, None]
     at = p_dr + row[:, None] * D_OSC + c[None, :]
     held = inside[:, None] & (c < D_OSC)[None, :]
     if ADD:
