@@ -7,9 +7,12 @@ import pytest
 import torch
 
 import lohe
+from lohe.ops import dispatch
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's compiler raises its own deprecations
-BACKENDS = pytest.mark.parametrize("backend", ["reference", "chunked", "auto"])
+EVERY = ["reference", "chunked", "auto"]
+EVERY += ["triton"] if dispatch.INTERPRETED and dispatch.HAS_TRITON else []
+BACKENDS = pytest.mark.parametrize("backend", EVERY)
 CALLS = pytest.mark.parametrize(
     "call",
     [

@@ -1,5 +1,6 @@
 """torch.compile, torch.export, vmap, torch.func, autocast, inference mode."""
 
+import os
 import subprocess
 import sys
 from functools import partial
@@ -22,7 +23,8 @@ def test_compile_and_export():
     # the shape checks of the other tests and torch.compile do not mix: a process of its own
     tests = Path(__file__).with_name("compiling.py")
     call = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", str(tests)]
-    done = subprocess.run(call, capture_output=True, text=True, check=False)
+    environment = os.environ | {"TRITON_INTERPRET": "1"}  # kernels too, on the CPU
+    done = subprocess.run(call, capture_output=True, text=True, check=False, env=environment)
     assert done.returncode == 0, done.stdout[-5000:]
 
 

@@ -1,13 +1,15 @@
 """The cache of incremental decoding: what a causal layer must remember of the tokens so far."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lohe import ops
+from lohe import ops, sphere
 from lohe.ops import linear
+from lohe.ops.dispatch import HAS_TRITON
 from lohe.ops.masks import Allowed
 
 
@@ -24,11 +26,12 @@ class Cache:
     v: Float[Tensor, "batch heads max_tokens d_h"] | None = None
     state: linear.State | None = None
     key_mask: Bool[Tensor, "batch max_tokens"] | None = None
+    anchors: Float[Tensor, "heads max_tokens d_osc"] | None = None  # on the sphere, for the kernel
 
     @property
     def nbytes(self) -> int:
         """Memory held."""
-        held = (self.g, self.v, self.key_mask, *(self.state or ()))
+        held = (self.g, self.v, self.key_mask, self.anchors, *(self.state or ()))
         return sum(x.numel() * x.element_size() for x in held if x is not None)
 
     def append(
@@ -57,6 +60,39 @@ class Cache:
             self.key_mask[:, start:stop] = key_mask
         self.tokens = stop
         return self.g[:, :, :stop], None if self.key_mask is None else self.key_mask[:, :stop]
+
+    def attend(
+        self,
+        f: Float[Tensor, "batch heads new d_h"],
+        g: Float[Tensor, "batch heads seen d_h"],
+        v: Float[Tensor, "batch heads new d_h"],
+        key_mask: Bool[Tensor, "batch seen"] | None,
+        anchors: Float[Tensor, "heads max_tokens d_osc"],
+        coupling: str | Callable[[Tensor], Tensor],
+        sharpness: float,
+        gain: float | Tensor | None,
+        unit_anchors: bool,
+    ) -> Float[Tensor, "batch heads new d_h"] | None:
+        """Eqs. 2-6 for the new tokens in one kernel; None where it does not apply."""
+        gain = 1.0 if gain is None else gain
+        begun = self.state is not None or self.tokens == f.shape[2]
+        if not (sharpness == 1 and unit_anchors and begun and f.is_cuda and HAS_TRITON):
+            return None
+        if not isinstance(coupling, str) or isinstance(gain, Tensor) or gain > 1:
+            return None
+        from lohe.ops.triton import decode
+
+        parts = () if key_mask is None else (key_mask[:, None, None, :],)
+        allowed = Allowed(f.shape[2], g.shape[2], f.device, causal=True, parts=parts)
+        if not decode.serves(f, g, anchors, allowed):
+            return None
+        if self.anchors is None:
+            self.anchors = sphere.normalize(anchors)
+        out, self.state = decode.decode(
+            f, g, v, self.anchors, self.state, allowed,
+            coupling=coupling, scale=f.shape[-1] ** -0.5, gain=gain,
+        )  # fmt: skip
+        return out
 
     def readout(
         self,

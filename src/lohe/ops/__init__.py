@@ -2,6 +2,7 @@
 
 from lohe.ops.checks import checks
 from lohe.ops.dispatch import (
+    attend,
     attention_weights,
     couplings,
     drive,
@@ -15,6 +16,7 @@ from lohe.ops.reference import fixed_point
 
 __all__ = [
     "Problem",
+    "attend",
     "attention_weights",
     "checks",
     "couplings",

@@ -4,7 +4,9 @@ The seam of the mechanism is `drive -> settle`: `drive` and `readout` are the di
 and anything that maps h to points on the sphere can stand between them.
 """
 
+import os
 from collections.abc import Callable
+from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -14,11 +16,17 @@ from torch import Tensor
 from lohe.ops import chunked, linear, reference
 from lohe.ops.checks import active, require_finite, require_positive
 from lohe.ops.problem import Problem, problem
+from lohe.ops.reference import wide
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS = ("auto", "reference", "chunked", "triton")
 
 SMALL = 2**16  # query-key pairs in a head up to which one plain tile is faster than chunks
+# what the kernels were written for; they are imported where they are used
+HAS_TRITON = find_spec("triton") is not None
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
+LONG = 2048  # keys from which a few queries are worth splitting over programs
+WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
 
 
 def oscillator_attention(
@@ -69,8 +77,7 @@ def oscillator_attention(
         scale=scale,
         normalize_anchors=normalize_anchors,
     )
-    z = reference.fixed_point(drive(p, backend, shifted=True))
-    return readout(p, z, backend).to(v.dtype)
+    return attend(p, backend).to(v.dtype)
 
 
 def attention_weights(
@@ -114,6 +121,23 @@ def attention_weights(
     return weights(p, reference.fixed_point(drive(p, "auto", shifted=True)))
 
 
+def attend(p: Problem, backend: str = "auto") -> Tensor:
+    """Eqs. 2-6 at the fixed point, in one go where a kernel does that."""
+    assert p.v is not None
+    if _choose(p, backend) == "triton" and p.is_linear and p.sharpness == 1 and p.one_mask:
+        from lohe.ops.triton import attention
+
+        assert isinstance(p.coupling, str)
+        _check(p)
+        gain = 1.0 if p.gain is None else float(p.gain)
+        with torch.autocast(p.f.device.type, enabled=False):
+            return attention.attention(
+                p.f, p.g, p.v, p.anchors, p.drives,
+                coupling=p.coupling, scale=p.scale, gain=gain,
+            )  # fmt: skip
+    return readout(p, reference.fixed_point(drive(p, backend, shifted=True)), backend)
+
+
 def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor:
     """h of Eq. 3, (batch, heads, queries, d_osc), in float32 or wider.
 
@@ -122,13 +146,17 @@ def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor
     """
     chosen = _choose(p, backend)
     with torch.autocast(p.f.device.type, enabled=False):
-        if chosen == "chunked":
+        if chosen in ("chunked", "triton"):
             assert isinstance(p.coupling, str)
-            if active(default=False):
-                require_finite(f=p.f, g=p.g, v=p.v, anchors=p.anchors)
-            return chunked.drive(
-                p.f, p.g, p.anchors, p.drives, coupling=p.coupling, scale=p.scale, shifted=shifted
-            )
+            _check(p)
+            options = {"coupling": p.coupling, "scale": p.scale, "shifted": shifted}
+            if chosen == "chunked":
+                return chunked.drive(wide(p.f), wide(p.g), p.anchors, p.drives, **options)
+            from lohe.ops.triton import attention, decode
+
+            if p.drives.keys >= LONG and decode.serves(p.f, p.g, p.anchors, p.drives):
+                return decode.drive_decode(p.f, p.g, p.anchors, p.drives, **options)
+            return attention.drive(p.f, p.g, p.anchors, p.drives, **options)
         return reference.drive(couplings(p, chosen, shifted=shifted), p.anchors)
 
 
@@ -151,14 +179,19 @@ def readout(
     """Eqs. 5 and 6 from where the oscillators settled: (batch, heads, queries, d_v)."""
     assert p.v is not None
     backend = _choose(p, backend)
-    z = oscillators.to(p.v.dtype)
+    v = wide(p.v)
+    z = oscillators.to(v.dtype)
     with torch.autocast(p.f.device.type, enabled=False):
+        if backend == "triton" and not (p.is_linear and p.sharpness == 1):
+            from lohe.ops.triton import sharp
+
+            return sharp.readout(z, p.anchors, p.v, p.reads, sharpness=p.sharpness, gain=p.gain)
         if backend != "reference" and takes_state(p, p.reads.keys):
             power, gain = int(p.sharpness), 1.0 if p.gain is None else float(p.gain)
-            return linear.readout(z, p.anchors, p.v, p.reads, sharpness=power, gain=gain)
+            return linear.readout(z, p.anchors, v, p.reads, sharpness=power, gain=gain)
         if backend == "chunked":
-            return chunked.readout(z, p.anchors, p.v, p.reads, sharpness=p.sharpness, gain=p.gain)
-        return reference.output(weights(p, z), p.v)
+            return chunked.readout(z, p.anchors, v, p.reads, sharpness=p.sharpness, gain=p.gain)
+        return reference.output(weights(p, z), v)
 
 
 def takes_state(p: Problem, keys: int) -> bool:
@@ -174,24 +207,48 @@ def weights(p: Problem, oscillators: Float[Tensor, "batch heads i d_osc"]) -> Te
         return reference.attention(similarity, sharpness=p.sharpness, allowed=p.reads.dense())
 
 
+def _check(p: Problem) -> None:
+    """Values, where `lohe.checks()` asks for it."""
+    if active(default=False):
+        require_finite(f=p.f, g=p.g, v=p.v, anchors=p.anchors)
+
+
 def _choose(p: Problem, backend: str) -> str:
-    """reference, chunked, or (under `auto`) plain: the reference formulas without value checks."""
+    """reference, chunked, triton, or (under `auto`) plain: the reference without value checks."""
     if backend not in BACKENDS:
         raise ValueError(f"backend={backend!r} is not known. Choose one of {', '.join(BACKENDS)}.")
-    if backend == "triton":
-        raise ValueError(
-            'backend="triton" is not part of this version of lohe. Use "auto": it takes the '
-            "fastest that "
-            "there is; `lohe doctor` lists what can run here."
-        )
     if not isinstance(p.coupling, str):
-        if backend == "chunked":
+        if backend in ("chunked", "triton"):
             raise ValueError(
-                "A callable coupling has no tiles: its derivative is not known. Use "
-                'backend="reference", or '
-                "one of the named couplings."
+                f'backend="{backend}" cannot serve a callable coupling: its derivative is not '
+                'known. Use backend="reference", or one of the named couplings.'
             )
         return "reference"
+    if backend == "triton" and (reason := _not_by_triton(p)) is not None:
+        raise ValueError(
+            f'backend="triton" cannot serve this call: {reason}. Use "auto": it takes the fastest '
+            "that can; `lohe doctor` lists what runs here."
+        )
     if backend != "auto":
         return backend
-    return "plain" if p.drives.queries * p.drives.keys <= SMALL else "chunked"
+    if p.drives.queries * p.drives.keys <= SMALL:
+        return "plain"
+    return "triton" if p.f.is_cuda and _not_by_triton(p) is None else "chunked"
+
+
+def _not_by_triton(p: Problem) -> str | None:
+    """Why the kernels cannot serve a call, known without looking at a value; None if they can."""
+    if not HAS_TRITON:
+        return "triton is not installed (pip install triton)"
+    if not p.f.is_cuda and not INTERPRETED:
+        return f"it needs a CUDA device, and the tensors are on {p.f.device}"
+    if p.anchors.dtype == torch.float64:
+        return "it computes in float32, and there are float64 inputs"
+    if not p.drives.by_key:
+        return "`mask` differs from query to query; `causal` and `key_mask` are served"
+    widths = {"d_h": p.f.shape[-1], "d_osc": p.anchors.shape[-1]}
+    widths |= {} if p.v is None else {"d_v": p.v.shape[-1]}
+    for name, most in WIDEST.items():
+        if widths.get(name, 0) > most:
+            return f"{name} = {widths[name]} is more than {most}"
+    return None

@@ -1,4 +1,4 @@
-"""What a call of oscillator attention asks for: checked, promoted to one dtype, masks in pieces."""
+"""What a call of oscillator attention asks for: checked, in one dtype, masks in pieces."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,6 +40,11 @@ class Problem:
         whole = not isinstance(self.sharpness, Tensor) and float(self.sharpness).is_integer()
         return self.unit_anchors and gain_bounded and whole and self.reads.by_key
 
+    @property
+    def one_mask(self) -> bool:
+        """Whether Eqs. 2 and 5 have the same masks."""
+        return self.drives.parts is self.reads.parts
+
 
 def problem(
     f: Tensor,
@@ -76,10 +81,14 @@ def problem(
     shown = {"mask": mask, "key_mask": key_mask}
     drives = tuple(check_mask(name, m, size) for name, m in shown.items() if m is not None)
     reads = drives if readout_mask is None else (check_mask("readout_mask", readout_mask, size),)
-    dtype = wide(f).dtype
-    for x in (g, v, anchors):
-        dtype = dtype if x is None else torch.promote_types(dtype, wide(x).dtype)
-    anchors = anchors.to(dtype)
+    given = [x for x in (f, g, v) if x is not None]
+    precise = wide(anchors).dtype
+    for x in given:
+        precise = torch.promote_types(precise, wide(x).dtype)
+    # 16-bit inputs stay as they are, for kernels that read them; other backends widen them
+    same = precise == torch.float32 and len({x.dtype for x in given}) == 1
+    dtype = f.dtype if same else precise
+    anchors = anchors.to(precise)
     return Problem(
         f=f.to(dtype),
         g=g.to(dtype),

@@ -2,7 +2,7 @@
 
 Both are `torch.library` ops with fake kernels, paired with their gradients by `ops.autograd`.
 """
-# Triton's decorator does not tell how a kernel is launched
+# Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
 
 from math import log2
@@ -12,24 +12,17 @@ import torch
 import triton
 from jaxtyping import Float
 from torch import Tensor
+from triton.runtime.errors import OutOfResources
 
 from lohe.ops.autograd import Pair, register
 from lohe.ops.masks import Allowed
 from lohe.ops.triton import kernels
 
+BLOCK = 64  # queries or keys of a program, and keys that share a running sum
 CHUNK = 64  # blocks that a scan adds at a time
 PACKED = 128  # rows that a program packs
+READ = ("CAUSAL", "MASKED", "PRECISION", "D_OSC", "D_R", "D_V", "DV")
 LOOP = ("COUPLING", "CAUSAL", "SHIFTED", "FAST", "PRECISION", "D_H", "D_R", "DH")
-
-
-class Tiles(NamedTuple):
-    """Rows that a program owns, rows that it goes through at a time, and how it is compiled."""
-
-    block: int
-    step: int
-    warps: int
-    stages: int
-    tma: bool = False  # whether the copy engine reads the tiles
 
 
 # --- what is asked for ---------------------------------------------------------------------------
@@ -76,99 +69,130 @@ def _key_masks(allowed: Allowed) -> tuple[Tensor, ...]:
     return (met.expand(-1, -1, -1, allowed.keys).contiguous(),)
 
 
-# --- how it is cut -------------------------------------------------------------------------------
-
-
-def tiles(kind: str, f: Tensor, d_osc: int) -> Tiles:
-    """Sizes for forward, queries (df) and keys (dg, dr), by the width of a head and the dtype."""
-    wide = f.element_size() == 4 or f.shape[-1] > 128
-    if wide:
-        return Tiles(32, 32, 4, 2)
-    if f.shape[-1] > 64:
-        return {
-            "forward": Tiles(128, 64, 4, 3),
-            "queries": Tiles(128, 64, 8, 2),
-            "keys": Tiles(128, 64, 8, 2),
-        }[kind]
-    return {
-        "forward": Tiles(128, 128, 4, 3),
-        "queries": Tiles(128, 64, 4, 3),
-        "keys": Tiles(128, 64, 4, 2),
-    }[kind]
+# --- what every kernel of a call is told ---------------------------------------------------------
 
 
 class _Call(NamedTuple):
-    """What every kernel of a call is told."""
-
     batch: int
     heads: int
     queries: int
     keys: int
     origin: int  # where the first block of keys starts, <= 0, so that blocks end at the diagonal
-    block: int
     tensors: tuple[Tensor, ...]  # f, g, v, as the kernels read them
     r: Tensor  # (heads, keys, d_osc), float32
-    mask: Tensor
+    mask: Tensor  # (batch | 1, heads | 1, 1, keys), or nothing
     constants: dict[str, Any]
-    readout: dict[str, Any]
 
     @property
     def key_blocks(self) -> int:
-        return triton.cdiv(self.keys - self.origin, self.block)
+        return triton.cdiv(self.keys - self.origin, BLOCK)
 
     @property
     def query_blocks(self) -> int:
-        return triton.cdiv(self.queries, self.block)
+        return triton.cdiv(self.queries, BLOCK)
 
     @property
     def of_mask(self) -> tuple[int, int]:
-        """Strides of the mask over batch and heads, 0 where it broadcasts."""
+        """Strides of the mask over batch and heads."""
         return _over(self.mask, 0), _over(self.mask, 1)
 
     def strides(self, *which: int) -> tuple[int, ...]:
         """(batch, head, token) of some of f, g, v."""
         return tuple(s for n in which for s in self.tensors[n].stride()[:3])
 
+    def only(self, names: tuple[str, ...]) -> dict[str, Any]:
+        return {name: self.constants[name] for name in names}
+
 
 def _over(x: Tensor, axis: int) -> int:
+    """Stride of an axis, 0 where it broadcasts."""
     return 0 if x.shape[axis] == 1 else x.stride(axis)
 
 
-def _call(f: Tensor, g: Tensor, v: Tensor | None, r: Tensor, masks: list[Tensor], coupling: str,
-          causal: bool, shifted: bool) -> _Call:  # fmt: skip
+def _call(
+    f: Tensor, g: Tensor, v: Tensor | None, r: Tensor,
+    masks: list[Tensor], coupling: str, causal: bool, shifted: bool,
+) -> _Call:  # fmt: skip
     (batch, heads, queries, d_h), keys, d_osc = f.shape, g.shape[2], r.shape[-1]
-    block = tiles("forward", f, d_osc).block
-    offset = (keys - queries) % block if causal else 0
     tensors = tuple(_rows_together(x) for x in (f, g, g if v is None else v))
-    strict = f.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
     d_v = tensors[2].shape[-1]
+    exact = f.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    offset = (keys - queries) % BLOCK if causal else 0
     constants = {
         "COUPLING": coupling,
         "CAUSAL": causal,
         "MASKED": bool(masks),
         "SHIFTED": shifted,
         "FAST": f.dtype != torch.float32,
-        "PRECISION": "tf32x3" if strict else "tf32",
+        "PRECISION": "tf32x3" if exact else "tf32",
         "D_OSC": d_osc,
         "D_H": d_h,
+        "D_V": d_v,
         "D_R": max(16, triton.next_power_of_2(d_osc)),
         "DH": max(16, triton.next_power_of_2(d_h)),
+        "DV": max(16, triton.next_power_of_2(d_v)),
     }
-    r = r.contiguous()
     mask = masks[0] if masks else r.new_empty(1, 1, 1, 1, dtype=torch.bool)
-    return _Call(
-        batch,
-        heads,
-        queries,
-        keys,
-        offset - block if offset else 0,
-        block,
-        tensors,
-        r,
-        mask,
-        constants,
-        {"D_V": d_v, "DV": max(16, triton.next_power_of_2(d_v))},
-    )
+    origin = offset - BLOCK if offset else 0
+    return _Call(batch, heads, queries, keys, origin, tensors, r.contiguous(), mask, constants)
+
+
+def _rows_together(x: Tensor) -> Tensor:
+    """As it is if each token's features lie side by side, else copied."""
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+# --- how it is cut -------------------------------------------------------------------------------
+
+
+class Tiles(NamedTuple):
+    """Rows that a program goes through at a time, and how it is compiled."""
+
+    step: int
+    warps: int
+    stages: int
+
+
+def tiles(kind: str, f: Tensor) -> tuple[Tiles, ...]:
+    """For forward, queries (df) and keys (dg, dr): the fastest seen on an H200, then smaller ones
+    for devices with less shared memory."""
+    row = f.shape[-1] * f.element_size()  # bytes: 128 for 64 features in 16 bits
+    if row <= 128:
+        first = {"forward": (128, 4, 3), "queries": (64, 4, 3), "keys": (64, 4, 3)}[kind]
+    elif row <= 256:
+        first = {"forward": (128, 4, 2), "queries": (64, 4, 2), "keys": (64, 4, 2)}[kind]
+    else:
+        first = (32, 4, 2)
+    return Tiles(*first), Tiles(32, 4, 2), Tiles(16, 4, 1)
+
+
+_FITS: dict[tuple[object, ...], int] = {}  # the first of the tiles that fits, by kernel and device
+
+
+def _launch(
+    kind: str, call: _Call, rows: int, arguments: tuple[Any, ...], constants: dict[str, Any]
+) -> None:
+    """Run a kernel over blocks of rows, in the first of its tiles that the device has room for."""
+    kernel = {
+        "forward": kernels._forward,
+        "queries": kernels._queries_backward,
+        "keys": kernels._keys_backward,
+    }[kind]
+    f = call.tensors[0]
+    cuts, grid = tiles(kind, f), (triton.cdiv(rows, BLOCK), call.batch * call.heads)
+    key = (kind, f.dtype, f.device, *constants.values())
+    for n in range(_FITS.get(key, 0), len(cuts)):
+        step, warps, stages = cuts[n]
+        try:
+            kernel[grid](
+                *arguments, **constants, BLOCK=BLOCK, STEP=step, num_warps=warps, num_stages=stages
+            )
+        except OutOfResources:
+            if n + 1 == len(cuts):
+                raise
+        else:
+            _FITS[key] = n
+            return
 
 
 def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Tensor:
@@ -188,19 +212,13 @@ def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Ten
 
 
 def _power(call: _Call, scale: float) -> tuple[float, float]:
-    """2^k and scale / 2^k. In 16 bits the couplings, about s / 8, are float16: 3 digits more than
-    bfloat16, and room up to s = 5e5."""
-    power = 2.0 ** (round(log2(scale)) - 3) if call.constants["FAST"] and scale > 0 else 1.0
+    """2^k and scale / 2^k, for f to be multiplied with the one and products with the other.
+
+    In 16 bits the couplings, about s / 8, are float16: three digits more than bfloat16, and room
+    up to s = 5e5.
+    """
+    power = 2.0 ** (round(log2(abs(scale))) - 3) if call.constants["FAST"] and scale else 1.0
     return power, scale / power
-
-
-def _rows_together(x: Tensor) -> Tensor:
-    """As it is if each token's features lie side by side, else copied."""
-    return x if x.stride(-1) == 1 else x.contiguous()
-
-
-def _some(constants: dict[str, Any], *names: str) -> dict[str, Any]:
-    return {name: constants[name] for name in names}
 
 
 # --- forward -------------------------------------------------------------------------------------
@@ -212,52 +230,50 @@ def _launch_forward(
     """o, h, the denominators of Eq. 5 and the largest scores; without sums over keys, h alone."""
     f, g, v = call.tensors
     rows = (call.batch, call.heads, call.queries)
-    readout = sums is not None
+    readout, shifted = sums is not None, bool(call.constants["SHIFTED"])
     o = v.new_empty(*rows, v.shape[-1] if readout else 0)
     h = call.r.new_empty(*rows, call.r.shape[-1])
-    den, top = (call.r.new_empty(*rows, 1 if on else 0) for on in (readout, _shifted(call)))
-    w, n = sums if sums is not None else (h, h)
-    cut = tiles("forward", f, call.r.shape[-1])
+    den, top = (call.r.new_empty(*rows, int(on)) for on in (readout, shifted))
     coupled = torch.float16 if call.constants["FAST"] else torch.float32
-    if call.constants["COUPLING"] == "exp" and not _shifted(call):
-        coupled = f.dtype  # no bound
+    if call.constants["COUPLING"] == "exp" and not shifted:
+        coupled = f.dtype  # there is no bound on it
     packed = _packed(call, call.r[None], coupled, anchors=True)
     power, scale = _power(call, scale)
-    kernels._forward[(call.query_blocks, call.batch * call.heads)](
-        f, g, v, call.r, packed, call.mask, w, n, o, h, den, top,
+    arguments = (
+        f, g, v, call.r, packed, call.mask, *(sums or (h, h)), o, h, den, top,
         *call.strides(0, 1, 2), call.r.stride(0), _over(packed, 0), packed.stride(1), *call.of_mask,
         call.heads, call.queries, call.keys, call.origin, call.key_blocks, scale, power, gain,
-        **call.constants, **call.readout, READOUT=readout,
-        BLOCK=call.block, STEP=cut.step, TMA=cut.tma, num_warps=cut.warps, num_stages=cut.stages,
     )  # fmt: skip
+    _launch("forward", call, call.queries, arguments, {**call.constants, "READOUT": readout})
     return o, h, den, top
-
-
-def _shifted(call: _Call) -> bool:
-    return bool(call.constants["SHIFTED"])
 
 
 def _sums_over_keys(call: _Call) -> tuple[Tensor, Tensor]:
     """Running sums over blocks of keys: Σ m [1; r] vᵀ and Σ m [1; r]."""
-    _, _, v = call.tensors
-    features, blocks = 1 + call.r.shape[-1], call.key_blocks
-    w = call.r.new_empty(call.batch, call.heads, blocks * features, v.shape[-1])
-    n = call.r.new_empty(call.batch, call.heads, blocks, features)
+    v, blocks = call.tensors[2], call.key_blocks
+    w, n = _room_for_sums(call, blocks)
     kernels._block_sums[(blocks, call.batch * call.heads)](
         v, call.r, call.mask, w, n,
         *call.strides(2), call.r.stride(0), *call.of_mask,
         call.heads, call.keys, call.origin, blocks,
-        **_some(call.constants, "D_OSC", "D_R", "MASKED", "PRECISION"), **call.readout,
-        BLOCK=call.block, num_warps=4,
+        **call.only(("D_OSC", "D_V", "D_R", "DV", "MASKED", "PRECISION")), BLOCK=BLOCK, num_warps=4,
     )  # fmt: skip
-    _running(call, w, n, blocks, reverse=False)
+    _run(call, w, n, blocks, reverse=False)
     return w, n
 
 
-def _running(call: _Call, w: Tensor, n: Tensor, blocks: int, *, reverse: bool) -> None:
+def _room_for_sums(call: _Call, blocks: int) -> tuple[Tensor, Tensor]:
+    """For each block (1 + d_osc) rows of d_v numbers, and (1 + d_osc) numbers."""
+    features, d_v = 1 + call.r.shape[-1], call.constants["D_V"]
+    w = call.r.new_empty(call.batch, call.heads, blocks * features, d_v)
+    return w, call.r.new_empty(call.batch, call.heads, blocks, features)
+
+
+def _run(call: _Call, w: Tensor, n: Tensor, blocks: int, *, reverse: bool) -> None:
+    """Sums of blocks become running sums, in place."""
     features = 1 + call.r.shape[-1]
     kernels._scan[(call.batch * call.heads, features)](
-        w, n, blocks, **call.readout, FEATURES=features, REVERSE=reverse,
+        w, n, blocks, **call.only(("D_V", "DV")), FEATURES=features, REVERSE=reverse,
         CHUNK=min(CHUNK, triton.next_power_of_2(blocks)), num_warps=4,
     )  # fmt: skip
 
@@ -276,14 +292,13 @@ def attention_forward(
 @attention_forward.register_fake
 def _(f, g, v, r, masks, coupling, causal, scale, gain):  # pyright: ignore
     call = _call(f, g, v, r, masks, coupling, causal, coupling == "exp")
-    rows, d_osc, blocks = f.shape[:3], r.shape[-1], call.key_blocks
+    rows = f.shape[:3]
     return (
         v.new_empty(*rows, v.shape[-1]),
-        r.new_empty(*rows, d_osc),
+        r.new_empty(*rows, r.shape[-1]),
         r.new_empty(*rows, 1),
         r.new_empty(*rows, int(coupling == "exp")),
-        r.new_empty(*rows[:2], blocks * (1 + d_osc), v.shape[-1]),
-        r.new_empty(*rows[:2], blocks, 1 + d_osc),
+        *_room_for_sums(call, call.key_blocks),
     )
 
 
@@ -313,34 +328,17 @@ def _launch_backward(
     f, g, _ = call.tensors
     packed = _packed(call, call.r[None], f.dtype, anchors=True)
     dh = _packed(call, dh, f.dtype, anchors=False)
-    d_osc = call.r.shape[-1]
-    atomic = not torch.are_deterministic_algorithms_enabled()
-    df = torch.zeros(f.shape, dtype=torch.float32, device=f.device) if atomic else _like(f)
-    dg, add = _like(g), dr is not None
-    dr = dr if add else call.r.new_empty(call.batch, call.heads, call.keys, d_osc)
-    if not atomic:
-        cut = tiles("queries", f, d_osc)
-        kernels._queries_backward[(triton.cdiv(call.queries, cut.block), call.batch * call.heads)](
-            f, g, packed, dh, top, df,
-            *call.strides(0, 1), _over(packed, 0), packed.stride(1),
-            call.heads, call.queries, call.keys, scale,
-            **_some(call.constants, *LOOP), BLOCK=cut.block, STEP=cut.step,
-            TMA=cut.tma, num_warps=cut.warps, num_stages=cut.stages,
-        )  # fmt: skip
-    cut = tiles("keys", f, d_osc)
-    kernels._keys_backward[(triton.cdiv(call.keys, cut.block), call.batch * call.heads)](
-        f, g, packed, call.mask, dh, top, dg, dr, df,
-        *call.strides(0, 1), _over(packed, 0), packed.stride(1), *call.of_mask,
-        call.heads, call.queries, call.keys, scale,
-        **call.constants, ADD=add, ATOMIC=atomic,
-        BLOCK=cut.block, STEP=cut.step, TMA=cut.tma, num_warps=cut.warps, num_stages=cut.stages,
-    )  # fmt: skip
-    return df.to(f.dtype), dg, dr.sum(dim=0)
-
-
-def _like(x: Tensor) -> Tensor:
-    """Uninitialised, of its shape and dtype, in the order of its axes."""
-    return x.new_empty(x.shape)
+    df, dg, add = f.new_empty(f.shape), g.new_empty(g.shape), dr is not None
+    parts = call.r.new_empty(call.batch, *call.r.shape) if dr is None else dr
+    sizes = (call.heads, call.queries, call.keys, scale)
+    strides = (*call.strides(0, 1), _over(packed, 0), packed.stride(1))
+    arguments = (f, g, packed, dh, top, df, *strides, *sizes)
+    _launch("queries", call, call.queries, arguments, call.only(LOOP))
+    arguments = (f, g, packed, call.mask, dh, top, dg, parts, *strides, *call.of_mask, *sizes)
+    _launch(
+        "keys", call, call.keys, arguments, {**call.only((*LOOP, "MASKED", "D_OSC")), "ADD": add}
+    )
+    return df, dg, parts.sum(dim=0)
 
 
 @torch.library.custom_op("lohe::triton_attention_backward", mutates_args=())
@@ -349,26 +347,23 @@ def attention_backward(
     o: Tensor, h: Tensor, den: Tensor, top: Tensor, w: Tensor, n: Tensor,
     masks: list[Tensor], coupling: str, causal: bool, scale: float, gain: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
+    """df, dg, dv, dr."""
     call = _call(f, g, v, r, masks, coupling, causal, coupling == "exp")
-    features, blocks = 1 + r.shape[-1], call.query_blocks
+    blocks, programs = call.query_blocks, call.batch * call.heads
     dh, c = torch.empty_like(h), torch.empty_like(den)
-    s = r.new_empty(call.batch, call.heads, blocks * features, v.shape[-1])
-    t = r.new_empty(call.batch, call.heads, blocks, features)
-    kernels._before[(blocks, call.batch * call.heads)](
-        do, o, call.tensors[2], call.r, call.mask, w, n, h, den, dh, c, s, t,
-        *call.strides(2), call.r.stride(0), *call.of_mask,
+    s, t = _room_for_sums(call, blocks)
+    strides = (*call.strides(2), call.r.stride(0), *call.of_mask)
+    kernels._before[(blocks, programs)](
+        do, o, call.tensors[2], call.r, call.mask, w, n, h, den, dh, c, s, t, *strides,
         call.heads, call.queries, call.keys, call.origin, call.key_blocks, gain,
-        **_some(call.constants, "CAUSAL", "MASKED", "PRECISION", "D_OSC", "D_R"), **call.readout,
-        BLOCK=call.block, num_warps=8, num_stages=1,
+        **call.only(READ), BLOCK=BLOCK, num_warps=4, num_stages=1,
     )  # fmt: skip
-    _running(call, s, t, blocks, reverse=True)
-    dv, dr = _like(v), r.new_empty(call.batch, *r.shape)
-    kernels._after[(call.key_blocks, call.batch * call.heads)](
-        do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv,
-        *call.strides(2), call.r.stride(0), *call.of_mask,
+    _run(call, s, t, blocks, reverse=True)
+    dv, dr = v.new_empty(v.shape), r.new_empty(call.batch, *r.shape)
+    kernels._after[(call.key_blocks, programs)](
+        do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv, *strides,
         call.heads, call.queries, call.keys, call.origin, blocks, gain,
-        **_some(call.constants, "CAUSAL", "MASKED", "PRECISION", "D_OSC", "D_R"), **call.readout,
-        BLOCK=call.block, num_warps=8, num_stages=1,
+        **call.only(READ), BLOCK=BLOCK, num_warps=4, num_stages=1,
     )  # fmt: skip
     df, dg, dr = _launch_backward(call, dh, top, scale, dr)
     return df, dg, dv, dr
@@ -384,6 +379,7 @@ def drive_backward(
     dh: Tensor, f: Tensor, g: Tensor, r: Tensor, _h: Tensor, top: Tensor,
     masks: list[Tensor], coupling: str, causal: bool, shifted: bool, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """df, dg, dr."""
     call = _call(f, g, None, r, masks, coupling, causal, shifted)
     return _launch_backward(call, dh, top, scale)
 
