@@ -90,7 +90,7 @@ def timed(runs: Sequence[Run], clock: Clock, budget: float) -> list[Times]:
     total = sum(times.sum() for times in in_turns(runs, clock, 1))
     least = LEAST if total < LONG_S else LEAST_LONG
     wanted = budget * len(runs) / max(total, 1e-9)
-    return in_turns(runs, clock, int(np.clip(wanted, least, MOST)))
+    return in_turns(runs, clock, round(np.clip(wanted, least, MOST)))
 
 
 def captured(stage: Callable[[], object], device: torch.device) -> Callable[[], object]:

@@ -1,15 +1,17 @@
 """What was measured, as lines, as tables of ratios, and as a picture. Nothing here computes."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
 
-from matplotlib.axes import Axes
-from matplotlib.figure import Figure
-from matplotlib.ticker import NullLocator
 from rich import box
 from rich.table import Table
 
 from lohe.bench.rows import Case, Row, Spread
 from lohe.viz.style import BLACK, BLUE, GREEN, GREY, ORANGE, PURPLE, RED, SKY
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 UNITS = ((1.0, "s"), (1e-3, "ms"), (1e-6, "µs"))
 LOOKS = tuple(zip((BLUE, RED, GREEN, ORANGE, PURPLE, SKY, BLACK), "osD^vP*", strict=True))
@@ -105,8 +107,11 @@ def _short(spread: Spread | None) -> str:
     return "" if spread is None else f"{1e3 * spread.median:.3g} ms"
 
 
-def figure(rows: Sequence[Row], machine: str) -> Figure:
+def figure(rows: Sequence[Row], machine: str) -> "Figure":
     """Ratio against T, a line for each mechanism; whiskers are quartiles over the rounds."""
+    from matplotlib.figure import Figure  # a third of a second, which no other command needs
+    from matplotlib.ticker import NullLocator
+
     drawn = [r for r in rows if r.kind == "ours" and r.ratio is not None and r.measure in PANELS]
     if not drawn:
         raise ValueError("Nothing to draw: no forward or backward pass of ours was timed.")
@@ -140,7 +145,7 @@ def _panel(row: Row) -> tuple[str, int, int]:
     return row.measure, row.case.heads, row.case.d_h
 
 
-def _line(ax: Axes, rows: Sequence[Row], name: str, color: str, marker: str) -> None:
+def _line(ax: "Axes", rows: Sequence[Row], name: str, color: str, marker: str) -> None:
     points = sorted((r.case.tokens, r.ratio) for r in rows if r.ratio is not None)
     if points:
         tokens, ratios = zip(*points, strict=True)

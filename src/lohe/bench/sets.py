@@ -15,7 +15,7 @@ MECHANISMS = {
     "relu-d32-p4-gain": Oscillator(coupling="relu", d_osc=32, sharpness=4, gain="learned"),
 }
 EVERY = tuple(MECHANISMS)
-IN_ALL = 16384  # tokens of a batch
+IN_ALL, FEW_IN_ALL = 16384, 2048  # tokens of a batch, and where there is no GPU
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,7 @@ def quick(setup: Setup, choice: Choice) -> Iterator[Row]:
     else:
         lengths = choice.tokens or (512, 1024, 2048)
         mechanisms = choice.named("relu", "softplus")
-        yield from _lengths(setup, lengths, 8, 64, mechanisms, in_all=2048)
+        yield from _lengths(setup, lengths, 8, 64, mechanisms, in_all=FEW_IN_ALL)
 
 
 def table(setup: Setup, choice: Choice) -> Iterator[Row]:
