@@ -126,6 +126,6 @@ def _causal(psi: Tensor, phi: Tensor, values: Tensor, seen: Tensor) -> Tensor:
     psi, phi, v = (x.unflatten(2, (-1, block)) for x in (psi, phi, values))
     states = phi.mT @ v
     prefix = torch.cat([seen[:, :, None], states[:, :, :-1]], dim=2).cumsum(dim=2)
-    before, inside = psi @ prefix, (psi @ phi.mT).tril()
+    before, inside = psi @ prefix, (psi @ phi.mT).mul_(psi.new_ones(block, block).tril())
     out = torch.baddbmm(*(x.flatten(0, 2) for x in (before, inside, v)))  # before + inside v
     return out.view(before.shape).flatten(2, 3)[:, :, :tokens]
