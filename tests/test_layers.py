@@ -16,8 +16,8 @@ LAYERS = [
     {"attention", "substrates"},
     {"models"},
     {"train"},
-    {"experiments"},
-    {"explorer", "demo", "doctor", "data_cli", "run_cli"},
+    {"experiments", "bench"},
+    {"explorer", "demo", "doctor", "data_cli", "run_cli", "bench_cli"},
     {"cli"},
 ]
 RANK = {name: rank for rank, group in enumerate(LAYERS) for name in group}

@@ -114,12 +114,10 @@ def readout(
     only_first = F.pad(torch.ones_like(keys), (0, psi.shape[-1] - 1))
     psi = torch.where(vanished, only_first, psi)
     denominator = torch.where(vanished, keys, denominator)
+    psi = psi / torch.where(keys > 0, denominator, 1)  # here, where it is narrow
 
-    numerator = (
-        psi @ seen.weighted if not phi.shape[2] else _causal(psi, phi, values, seen.weighted)
-    )
-    out = numerator / torch.where(keys > 0, denominator, 1)
-    return F.pad(out, (0, 0, max(0, -everyone), 0))
+    out = psi @ seen.weighted if not phi.shape[2] else _causal(psi, phi, values, seen.weighted)
+    return out if everyone >= 0 else F.pad(out, (0, 0, -everyone, 0))
 
 
 def key_features(
@@ -139,7 +137,7 @@ def after(
 ) -> State:
     """The state once the keys j have been seen too."""
     phi = phi.expand(values.shape[0], -1, -1, -1)
-    weighted, total = torch.einsum("bhjn,bhjd->bhnd", phi, values), phi.sum(dim=2)
+    weighted, total = phi.mT @ values, phi.sum(dim=2)
     return State(weighted, total) if state is None else State(state[0] + weighted, state[1] + total)
 
 
@@ -147,10 +145,11 @@ def _causal(psi: Tensor, phi: Tensor, values: Tensor, seen: Tensor) -> Tensor:
     """Σ_{j <= i} ψ_i·φ_j v_j: prefix states of all earlier blocks, and the triangle inside each."""
     tokens = psi.shape[2]
     block = min(BLOCK, tokens)
-    psi, phi, v = (
-        F.pad(x, (0, 0, 0, -tokens % block)).unflatten(2, (-1, block)) for x in (psi, phi, values)
-    )
+    if short := -tokens % block:
+        psi, phi, values = (F.pad(x, (0, 0, 0, short)) for x in (psi, phi, values))
+    psi, phi, v = (x.unflatten(2, (-1, block)) for x in (psi, phi, values))
     states = phi.mT @ v
     prefix = torch.cat([seen[:, :, None], states[:, :, :-1]], dim=2).cumsum(dim=2)
-    inside = (psi @ phi.mT).tril()
-    return (psi @ prefix + inside @ v).flatten(2, 3)[:, :, :tokens]
+    before, inside = psi @ prefix, (psi @ phi.mT).mul_(psi.new_ones(block, block).tril())
+    out = torch.baddbmm(*(x.flatten(0, 2) for x in (before, inside, v)))  # before + inside v
+    return out.view(before.shape).flatten(2, 3)[:, :, :tokens]

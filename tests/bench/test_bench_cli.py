@@ -1,0 +1,81 @@
+"""`lohe bench`: what it prints, writes and draws, how it refuses, and when it fails."""
+
+import json
+
+import pytest
+from typer.testing import CliRunner
+
+from lohe import cli
+from lohe.bench import attention, rows
+
+TINY = ("--tokens", "24,40", "--seconds", "0", "--mechanism", "relu")
+
+
+def lohe(*arguments: object):
+    return CliRunner().invoke(cli.app, ["bench", *map(str, arguments)], prog_name="lohe")
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr("lohe.bench.sets.FEW_IN_ALL", 80)
+
+
+def test_help_with_examples():
+    result = lohe("--help")
+    assert result.exit_code == 0
+    assert "Examples:\n    lohe bench\n" in result.output
+    assert max(len(line) for line in result.output.splitlines()) <= 80
+
+
+def test_from_the_clock_to_the_file_and_the_figure(tmp_path):
+    path, picture = tmp_path / "a.jsonl", tmp_path / "a.png"
+    result = lohe(*TINY, "--device", "cpu", "--json", path, "--figure", picture, "--seed", 7)
+    assert result.exit_code == 0, result.output
+    assert "2 x 40 tokens, 8 heads x 64, bidirectional, float32" in result.output
+    assert result.output.count("cudnn             left out") == 1  # said once
+    assert "forward, fastest rival" in result.output
+    header, found = rows.read(path)
+    assert (header["seed"], header["device"], header["set"]) == (7, "cpu", "quick")
+    assert {"date", "torch", "triton", "driver", "cores", "threads"} <= header.keys()
+    assert len([r for r in found if r.status == "timed"]) == 2 * 2 * 2 * 3
+    assert picture.stat().st_size > 10_000
+    again = lohe("--read", path, "--figure", tmp_path / "b.png")
+    assert again.exit_code == 0
+    assert (tmp_path / "b.png").read_bytes() == picture.read_bytes()
+    assert (
+        again.output.splitlines()[:5]
+        == result.output.splitlines()[-len(again.output.splitlines()) :][:5]
+    )
+
+
+def test_wrong_numbers_are_an_error(monkeypatch, tmp_path):
+    right = attention.oscillator_attention
+    monkeypatch.setattr(attention, "oscillator_attention", lambda *a, **k: 1.1 * right(*a, **k))
+    result = lohe(*TINY, "--json", tmp_path / "a.jsonl")
+    assert result.exit_code == 1
+    assert "relu              wrong: relative error " in result.output
+    found = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()[1:]]
+    assert {r["status"] for r in found if r["kind"] == "ours"} == {"wrong"}
+
+
+def test_a_backend_that_is_not_here_is_an_error():
+    result = lohe(*TINY, "--device", "cpu", "--backend", "triton")
+    assert result.exit_code == 1
+    assert "relu              left out: " in result.output
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (("--set", "fast"), "set='fast' is not known"),
+        (("--dtype", "int8"), "dtype='int8' is not known"),
+        (("--backend", "cuda"), "backend='cuda' is not known"),
+        (("--mechanism", "tanh"), "mechanism='tanh' is not known"),
+        (("--tokens", "1k"), "write lengths of at least 2 as 1024,4096"),
+        (("--device", "tpu"), "device='tpu' is not here"),
+    ],
+)
+def test_refusals_name_the_choices(arguments, said):
+    result = lohe(*arguments)
+    assert result.exit_code == 2
+    assert said in " ".join(result.output.split())
