@@ -26,13 +26,6 @@ def small_tiles(monkeypatch):
     monkeypatch.setattr(sharp, "blocks", lambda *_: sharp.Blocks(16, 32, 4, 2))
 
 
-@pytest.fixture(params=["deterministic", "fastest"])
-def either(request):
-    """Both ways to gather dz."""
-    if request.param == "deterministic":
-        request.getfixturevalue("deterministic")
-
-
 @pytest.fixture
 def make(rng):
     """make(queries, keys, ...) -> z, r, v in float64."""
@@ -136,7 +129,7 @@ def test_sizes(make, rng, deterministic, dtype, queries, keys, causal):
 
 
 @EACH_DTYPE
-def test_masks_of_every_shape(make, rng, either, dtype):
+def test_masks_of_every_shape(make, rng, dtype):
     x = make(20, 37, batch=2)
     shapes = [(2, 1, 1, 37)], [(1, 2, 20, 1)], [(2, 2, 20, 37), (1, 1, 1, 37), (2, 1, 1, 1)]
     for parts, causal in zip(shapes, (True, False, True), strict=True):
@@ -148,7 +141,7 @@ def test_masks_of_every_shape(make, rng, either, dtype):
 
 @EACH_DTYPE
 @pytest.mark.parametrize("sharpness", [1, 4])
-def test_free_anchors_reach_the_clamp(make, rng, either, dtype, sharpness):
+def test_free_anchors_reach_the_clamp(make, rng, dtype, sharpness):
     x = make(30, 45, lengths=(0.1, 3.0))
     assert (reference.similarity(x[0], x[1]) < 0).any()
     check(rng, x, dtype, sharpness=sharpness, gain=PER_HEAD["gain"])
@@ -156,9 +149,7 @@ def test_free_anchors_reach_the_clamp(make, rng, either, dtype, sharpness):
 
 @EACH_DTYPE
 @pytest.mark.parametrize("sharpness", [1, PER_HEAD["sharpness"]])
-def test_a_row_that_vanishes_is_uniform_and_moves_only_the_values(
-    make, rng, either, dtype, sharpness
-):
+def test_a_row_that_vanishes_is_uniform_and_moves_only_the_values(make, rng, dtype, sharpness):
     z, r, v = make(20, 37)
     allowed = reference.similarity(z, r, 3.0)[..., 3:4, :] < -0.1  # only keys that weigh nothing
     mask = torch.ones(1, 2, 20, 37, dtype=torch.bool)
@@ -275,7 +266,7 @@ def test_the_registered_ops_keep_their_promises(make, rng):
 @EACH_DTYPE
 @pytest.mark.parametrize(("d_v", "d_osc"), [(64, 2), (64, 32), (128, 32), (256, 64)])
 @pytest.mark.parametrize("causal", [False, True])
-def test_tiles_of_full_size(make, rng, either, monkeypatch, dtype, d_v, d_osc, causal):
+def test_tiles_of_full_size(make, rng, monkeypatch, dtype, d_v, d_osc, causal):
     monkeypatch.undo()
     allowed = Allowed(300, 517, DEVICE, causal)
     check(rng, make(300, 517, batch=2, d_v=d_v, d_osc=d_osc), dtype, allowed)

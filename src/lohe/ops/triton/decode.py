@@ -20,6 +20,8 @@ from lohe.ops.coupling import COUPLINGS, RELU_FLOOR
 from lohe.ops.linear import State
 from lohe.ops.masks import Allowed
 
+# sizes do not make another kernel: the number of keys grows with every token
+SIZES = ["heads", "splits", "span", "queries", "keys", "r_h", "mask_b", "mask_h"]
 MOST_QUERIES = 16
 PROGRAMS = 1024  # that fill a GPU: a few for each processor, so that loads are always under way
 FEWEST_KEYS = 512  # of a program: below, starting it costs more than it brings
@@ -190,7 +192,7 @@ def _coupling(s, COUPLING: tl.constexpr):
     return w
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _one(
     p_f,
@@ -263,7 +265,7 @@ def _one(
     tl.store(p_h + i_row * D + o_d, tl.sum(b_h, 0), mask=o_d < D)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _few(
     p_f,
@@ -363,7 +365,7 @@ def _whole(
     return tl.sum(b_h, 0)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _sum(
     p_h,
@@ -381,7 +383,7 @@ def _sum(
     tl.store(p_out + tl.program_id(0).to(tl.int64) * D + o_d, b_h, mask=o_d < D)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _read(
     p_h,

@@ -31,8 +31,9 @@ import triton.language as tl
 
 from lohe.ops.triton.couplings import LOG2E, RELU_FLOOR, coupled, factor, through
 
-# sizes do not make another kernel; strides do, by their alignment
+# sizes do not make another kernel; of strides only those of f, g and v do, by their alignment
 SIZES = ["heads", "queries", "keys", "origin", "blocks", "query_blocks", "count"]
+SIZES += ["r_head", "x_batch", "x_head", "mask_batch", "mask_head"]
 
 # --- loads --------------------------------------------------------------------------------------
 

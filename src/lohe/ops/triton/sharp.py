@@ -38,6 +38,8 @@ from lohe.ops.masks import Allowed
 LARGEST_WHOLE_POWER = 31  # by products; above, exp2(p log2 c)
 SPLIT_UP_TO = 10  # d_osc for which three products of float16 parts cost no more than 32 columns
 ROWS = 64  # of a block in the passes that are linear in tokens
+# sizes do not make another kernel, nor do strides of masks but along the keys
+SIZES = ["heads", "queries", "keys", "tokens", "key_b", "key_h", "pair_b", "pair_h", "pair_i"]
 
 
 def readout(
@@ -72,11 +74,12 @@ class Blocks(NamedTuple):
     stages: int
 
 
-# by kernel, for d_v up to 64, 128 and 256; none of 16 bits spills registers on sm_90 at p = 4
+# by kernel, for d_v up to 64 (the fastest of some seen on an H200), 128 and 256; none of 16 bits
+# spills registers on sm_90 at p = 4
 HALF = {
-    "forward": (Blocks(128, 128, 8, 3), Blocks(128, 128, 8, 3), Blocks(128, 64, 8, 2)),
-    "columns": (Blocks(64, 128, 8, 2), Blocks(64, 128, 8, 2), Blocks(64, 64, 8, 2)),
-    "rows": (Blocks(64, 64, 4, 3), Blocks(64, 64, 4, 2), Blocks(64, 64, 8, 2)),
+    "forward": (Blocks(128, 64, 4, 3), Blocks(128, 128, 8, 3), Blocks(128, 64, 8, 2)),
+    "columns": (Blocks(64, 64, 4, 3), Blocks(64, 128, 8, 2), Blocks(64, 64, 8, 2)),
+    "rows": (Blocks(128, 64, 8, 3), Blocks(64, 64, 4, 2), Blocks(64, 64, 8, 2)),
 }
 SINGLE = {
     "forward": (Blocks(64, 32, 4, 2), Blocks(64, 32, 8, 2), Blocks(64, 16, 8, 2)),
@@ -207,17 +210,16 @@ def readout_backward(
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor]:
     """Gradients of z, r, v, gain and p; a row that vanishes moves only v.
 
-    Each block of keys gathers dv and dr from all queries. dz is gathered by a second kernel from
-    all keys, or, unless PyTorch is asked to be deterministic, added to by the first one as it goes:
-    that saves two of seven products.
+    Each block of keys gathers dv and dr from all queries, and a second kernel dz from all keys. One
+    kernel that adds dz with atomics does five products instead of seven and gained 2 % (H200, 32 x
+    16,384 tokens, d_osc 32): not worth results that change from run to run.
     """
     (batch, heads, queries, d_osc), (keys, d_v) = z.shape, v.shape[2:]
     z, r, v, gain, p = _laid_out(z, r, v, gain, p)
     do, o, s = do.contiguous(), o.contiguous(), s.contiguous()
-    deterministic = torch.are_deterministic_algorithms_enabled()
     narrow = torch.float32 if v.dtype == torch.float32 else torch.bfloat16
     width = _width(d_osc)
-    dz = (torch.empty_like if deterministic else torch.zeros_like)(z)
+    dz = torch.empty_like(z)
     dv = v.new_empty(batch, heads, keys, d_v)
     dr = z.new_empty(batch, heads, keys, d_osc)
     dp = z.new_empty(batch, heads, keys) if sharpness == 0 else z
@@ -236,18 +238,14 @@ def readout_backward(
         _pack[(heads * triton.cdiv(keys, ROWS),)](
             *(r, ones, r_d, keys), D=d_osc, K=width, SPLIT=False, ROWS=ROWS
         )
-        for kernel, outputs, wanted in (
-            (_columns, (dv, dr, dp, dz), True),
-            (_rows, (dz,), deterministic),
-        ):
-            if not wanted:
-                continue
+        for kernel, outputs in ((_columns, (dv, dr, dp)), (_rows, (dz,))):
             columns = kernel is _columns
             tile = blocks("columns" if columns else "rows", d_v, v.dtype)
             count = triton.cdiv(keys, tile.keys) if columns else triton.cdiv(queries, tile.queries)
-            flags = {"ATOMIC": not deterministic, "DP_TOO": sharpness == 0} if columns else {}
+            flags = {"DP_TOO": sharpness == 0} if columns else {}
             kernel[(batch * heads * count,)](
-                *(z_k, z_d, call.r, r_d, v, do, s, along_o, gain, p, call.longest, *call.masks),
+                *(z_k, z_d if columns else r_d, call.r, v, do, s, along_o, gain, p, call.longest),
+                *call.masks,
                 *outputs,
                 *(heads, queries, keys, *v.stride()[:3], *call.strides),
                 **tiled,
@@ -406,7 +404,7 @@ def _weight(
 # --- kernels ------------------------------------------------------------------------------------
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _pack(
     p_x,
@@ -431,7 +429,7 @@ def _pack(
     tl.store(p_out + o_j[:, None] * K + tl.arange(0, K)[None, :], b_x, mask=o_j[:, None] < tokens)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _forward(
     p_z,
@@ -563,7 +561,7 @@ def _forward(
     tl.store(p_o + o_i[:, None] * V + o_v[None, :], b_o.to(DTYPE), mask=m_o)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _prepare(
     p_z,
@@ -603,13 +601,12 @@ def _prepare(
     tl.store(p_zd, b_zd.to(p_zd.dtype.element_ty), mask=m_i[:, None])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _columns(
     p_zk,
     p_zd,
     p_r,
-    p_rd,
     p_v,
     p_do,
     p_s,
@@ -622,7 +619,6 @@ def _columns(
     p_dv,
     p_dr,
     p_dp,
-    p_dz,
     heads,
     queries,
     keys,
@@ -646,12 +642,11 @@ def _columns(
     KEY: tl.constexpr,
     PAIR: tl.constexpr,
     PRECISION: tl.constexpr,
-    ATOMIC: tl.constexpr,
     DP_TOO: tl.constexpr,
     BM: tl.constexpr,
     BN: tl.constexpr,
 ):
-    """dv and dr (in this sequence) of BN keys, their part of dp, and (ATOMIC) of dz / (s γ p)."""
+    """dv and dr (in this sequence) of BN keys, and their part of dp."""
     n = tl.cdiv(keys, BN)
     i_bh = (tl.program_id(0) // n).to(tl.int64)
     i_b, i_h = i_bh // heads, i_bh % heads
@@ -663,18 +658,15 @@ def _columns(
     p_do += i_bh * queries * V
     p_s += i_bh * queries
     p_along += i_bh * queries
-    p_dz += i_bh * queries * D
     p_v += i_b * v_b + i_h * v_h
     p_key += i_b * key_b + i_h * key_h
     p_pair += i_b * pair_b + i_h * pair_h
     DTYPE: tl.constexpr = p_v.dtype.element_ty
-    NARROW: tl.constexpr = p_rd.dtype.element_ty
+    NARROW: tl.constexpr = p_zd.dtype.element_ty
     gain, power = tl.load(p_gain + i_h), tl.load(p_power + i_h)
     slope = gain * tl.load(p_longest + i_h)
     b_r = _tile(p_r + i_h * keys * K, o_j, keys, K, K, K, True)  # [BN, K]
     b_v = _tile(p_v, o_j, keys, v_j, V, VP, True)  # [BN, VP]
-    if ATOMIC:
-        b_rd = _tile(p_rd + i_h * keys * DP, o_j, keys, DP, DP, DP, True)  # [BN, DP]
 
     # queries from `first` on may see some of these keys, those from `whole` on all of them
     first, whole = 0, 0
@@ -708,11 +700,6 @@ def _columns(
             b_dx = (b_w * b_da).to(NARROW)
             b_zd = _tile(p_zd, o_i, queries, DP, DP, DP, True)  # [BM, DP]
             b_dr = tl.dot(b_dx, b_zd, b_dr, input_precision=PRECISION)
-            if ATOMIC:
-                b_dz = tl.dot(tl.trans(b_dx), b_rd, input_precision=PRECISION)  # [BM, DP]
-                m_dz = (o_i < queries)[:, None] & (o_d < D)[None, :]
-                p_at = p_dz + o_i[:, None] * D + o_d[None, :]
-                tl.atomic_add(p_at, b_dz, mask=m_dz, sem="relaxed")
 
     m_j = (o_j < keys)[:, None]
     p_dv += i_bh * keys * V + o_j[:, None] * V + o_v[None, :]
@@ -723,13 +710,12 @@ def _columns(
         tl.store(p_dp + i_bh * keys + o_j, b_dp, mask=o_j < keys)
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _rows(
     p_zk,
-    p_zd,
-    p_r,
     p_rd,
+    p_r,
     p_v,
     p_do,
     p_s,
@@ -812,7 +798,7 @@ def _rows(
     tl.store(p_dz, b_dz, mask=(o_i < queries)[:, None] & (o_d < D)[None, :])
 
 
-@triton.jit
+@triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _finish(
     p_dz,
