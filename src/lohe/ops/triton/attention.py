@@ -156,10 +156,11 @@ class Tiles(NamedTuple):
 def tiles(kind: str, f: Tensor) -> tuple[Tiles, ...]:
     """For forward, queries (df) and keys (dg, dr): the fastest seen on an H200, then smaller ones
     for devices with less shared memory."""
-    row = f.shape[-1] * f.element_size()  # bytes: 128 for 64 features in 16 bits
-    if row <= 128:
+    if f.element_size() == 4:  # three TF32 products for one
+        first = (32, 4 if f.shape[-1] <= 64 else 8, 2)
+    elif f.shape[-1] <= 64:
         first = {"forward": (128, 4, 3), "queries": (64, 4, 3), "keys": (64, 4, 3)}[kind]
-    elif row <= 256:
+    elif f.shape[-1] <= 128:
         first = {"forward": (128, 4, 2), "queries": (64, 4, 2), "keys": (64, 4, 2)}[kind]
     else:
         first = (32, 4, 2)
