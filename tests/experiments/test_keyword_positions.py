@@ -13,11 +13,10 @@ from lohe.experiments.studies.kws.keyword_positions import ENCODINGS, parity_cla
 GRID = published("figure3")["per_seed"]
 
 
-def gaps(shift: float = 0.0):
-    return {
-        where: cells.gap([x + shift for x in GRID["oscillator"][where]], GRID["softmax"][where])
-        for where in ENCODINGS
-    }
+def grids(shift: float = 0.0):
+    """The oscillator's accuracies by encoding, shifted, and softmax's."""
+    shifted = {where: [x + shift for x in GRID["oscillator"][where]] for where in ENCODINGS}
+    return shifted, GRID["softmax"]
 
 
 def test_on_the_published_numbers_both_claims_hold():
@@ -47,8 +46,8 @@ def test_the_oscillator_is_ahead_by_welchs_test():
 @pytest.mark.parametrize(("shift", "holds"), [(0.0, True), (3.0, True), (-0.1, False)])
 def test_parity_is_about_the_lower_end_of_both_intervals(shift, holds):
     # learned positions: published mean -0.23, lower end -0.67, of which a tenth is too much
-    assert parity_claim(gaps(shift)).holds is holds
-    learned = gaps()["learned"]
+    assert parity_claim(*grids(shift)).holds is holds
+    learned = cells.gap(*(grid["learned"] for grid in grids()))
     expected = stats.ttest_ind(
         GRID["oscillator"]["learned"], GRID["softmax"]["learned"], equal_var=False
     ).confidence_interval(0.9)
@@ -57,4 +56,10 @@ def test_parity_is_about_the_lower_end_of_both_intervals(shift, holds):
 
 
 def test_parity_needs_both_encodings():
-    assert parity_claim(gaps() | {"learned": None}).holds is None
+    oscillator, softmax = grids()
+    missing = parity_claim(oscillator | {"learned": []}, softmax)
+    assert (missing.verdict, missing.numbers) == ("no records", "oscillator learned missing")
+    single = parity_claim(oscillator | {"learned": [90.0]}, softmax)
+    assert (single.verdict, single.numbers[:15]) == ("undecided", "needs two seeds")
+    nothing: dict[str, list[float]] = {where: [] for where in ENCODINGS}
+    assert parity_claim(nothing, nothing).verdict == "no records"

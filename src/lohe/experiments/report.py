@@ -12,7 +12,7 @@ from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Judged, judge, rules
+from lohe.experiments.verdicts import NO_RECORDS, Claim, Judged, judge, rules
 from lohe.train import Run
 
 VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
@@ -224,7 +224,8 @@ def _counted(name: str, total: int, words: Sequence[str], said: Iterable[str]) -
 
 def _finding(item: str, judged: Judged, claim: Claim) -> Finding:
     line, verdict = judged.line, judged.claim_said
-    numbers = "" if verdict in (NOT_JUDGED, "no records") else claim.found
+    hidden = verdict == NOT_JUDGED or (verdict == NO_RECORDS and not claim.lacks)
+    numbers = "" if hidden else claim.numbers
     return Finding(claim.name, claim.statement, verdict, line.what, line.reading, numbers, item)
 
 

@@ -15,6 +15,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import plus_minus
+from lohe.experiments.verdicts import NO_RECORDS as NONE
 from lohe.experiments.verdicts import (
     Agreement,
     Claim,
@@ -32,7 +33,6 @@ from lohe.models.positions import Positions
 from lohe.train import Run
 
 SEEDS = 10
-NONE: Verdict = "no records"
 POSITIONS: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
 LABELS = {"none": "no positions", "sinusoidal": "sinusoidal", "learned": "learned positions"}
 MECHANISMS: Mapping[str, Mechanism] = {
@@ -206,7 +206,13 @@ def significant(estimate: Estimate) -> bool:
     return estimate.value > 0 and estimate.p < rules()["levels"]["claim"]
 
 
-def undecided(claim: str) -> Claim:
+def undecided(claim: str, samples: Mapping[str, Sample]) -> Claim:
+    """A claim about samples of which some are missing, or have no spread."""
+    empty = [name for name, sample in samples.items() if not sample]
+    if len(empty) == len(samples):
+        return Claim(claim, None, NONE)
+    if empty:
+        return Claim(claim, None, "", lacks=", ".join(empty))
     return Claim(claim, None, "needs two seeds at least of each model")
 
 

@@ -8,7 +8,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Sample
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Estimate, Line
+from lohe.experiments.verdicts import Claim, Line
 from lohe.train import Run
 
 PARITY = 0.7  # pp: rules.json, kws-parity
@@ -53,13 +53,12 @@ def lines(evidence: Evidence) -> list[Line]:
                         claim=positions_claim(*both) if where == "none" else None,
                     )
                 )
-            gaps = {where: cells.gap(oscillator[where], softmax[where]) for where in ENCODINGS}
             said.append(
                 Line(
                     f"{words}: parity with matched positions",
                     "parity",
-                    ", ".join(f"{g.value:+.2f}" if g else cells.NONE for g in gaps.values()),
-                    claim=parity_claim(gaps),
+                    ", ".join(cells.shown_gap(oscillator[x], softmax[x]) for x in ENCODINGS),
+                    claim=parity_claim(oscillator, softmax),
                     reading=reading,
                 )
             )
@@ -70,16 +69,19 @@ def positions_claim(oscillator: Sample, softmax: Sample) -> Claim:
     """kws-positions: Welch, oscillator minus softmax > 0, p < 5 %."""
     found = cells.gap(oscillator, softmax)
     if found is None:
-        return cells.undecided("kws-positions")
+        return cells.undecided("kws-positions", {"oscillator": oscillator, "softmax": softmax})
     numbers = f"oscillator - softmax {cells.interval(found)}, p = {found.p:.2g}"
     return Claim("kws-positions", cells.significant(found), numbers, found.p)
 
 
-def parity_claim(gaps: Mapping[str, Estimate | None]) -> Claim:
+def parity_claim(oscillator: Mapping[str, Sample], softmax: Mapping[str, Sample]) -> Claim:
     """kws-parity: 90 % interval of oscillator minus softmax above -0.7 pp for every encoding."""
+    gaps = {where: cells.gap(oscillator[where], softmax[where]) for where in ENCODINGS}
     known = {where: g for where, g in gaps.items() if g is not None}
     if len(known) < len(gaps):
-        return cells.undecided("kws-parity")
+        both = {"oscillator": oscillator, "softmax": softmax}
+        samples = {f"{name} {x}": of[x] for name, of in both.items() for x in ENCODINGS}
+        return cells.undecided("kws-parity", samples)
     holds = all(g.interval(cells.CLAIMED_AT)[0] > -PARITY for g in known.values())
     said = ", ".join(f"{where} {cells.interval(g)}" for where, g in known.items())
     return Claim("kws-parity", holds, f"oscillator - softmax: {said}")

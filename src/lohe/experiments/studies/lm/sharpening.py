@@ -231,7 +231,9 @@ def rises(samples: Samples) -> Claim:
     means = [mean(values) for values in samples.values()]
     found = [m for m in means if m is not None]
     if len(found) < len(means):
-        return Claim("kws-sharpness", None, "fewer than two usable runs for some p")
+        lacks = ", ".join(f"p = {p}" for p, values in samples.items() if not values)
+        some = "" if lacks else "fewer than two usable runs for some p"
+        return Claim("kws-sharpness", None, some, lacks=lacks)
     gain = found[-1] - found[0]
     ordered = all(a.value < b.value for a, b in pairwise(found))
     holds = ordered and gain.p < rules()["levels"]["claim"]

@@ -131,19 +131,17 @@ def lines(evidence: Evidence) -> list[Line]:
 
 def _claim(evidence: Evidence, reading: Reading) -> Line:
     language = carrier(evidence.setting, reading)
-    means, said = [], []
+    there, said, lacks = [], [], []
     for subject in (SVA, KWS, language):
         fractions = [r.result["fraction"] for r in taken(evidence, subject, reading)]
-        means.append(fmean(fractions) if fractions else None)
-        text = (
-            f"mean {_percent(fractions)}, largest {100 * max(fractions):.3f} %"
-            if fractions
-            else "no records"
-        )
+        if not fractions:
+            lacks.append(subject.name)
+            continue
+        there.append(fmean(fractions))
+        text = f"mean {_percent(fractions)}, largest {100 * max(fractions):.3f} %"
         said.append(f"{subject.name} {text}")
-    there = [x for x in means if x is not None]
-    holds = False if any(x >= RARE for x in there) else len(there) == len(means) or None
-    claim = Claim("degenerate", holds, "; ".join(said))
+    holds = False if any(x >= RARE for x in there) else None if lacks else True
+    claim = Claim("degenerate", holds, "; ".join(said), lacks=", ".join(lacks))
     most = f"{100 * max(there):.2g} % at most" if there else "no records"
     value: Verdict = "not reported" if there else "no records"
     return Line("all tasks", "0.43 % at most", most, value, claim, reading)

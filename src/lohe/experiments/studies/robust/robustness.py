@@ -234,18 +234,20 @@ def _claim(changes: Changes, kind: str) -> Claim | None:
 
 def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: Reading) -> Line:
     """The change at the horizon that is said to be enough, for each of the tasks."""
-    inside: list[bool | None] = []
-    said = []
+    inside: list[bool] = []
+    said, lacks = [], []
     for subject in subjects:
         horizon, bound = ENOUGH[subject.language]
         change = Changes(evidence, subject, reading).at("settling", horizon)
-        inside.append(abs(change.value) <= bound if change else None)
-        scale = "nats" if subject.language else "pp"
-        text = f"{change.value:+.4f} {scale} at {horizon:g}" if change else "no records"
-        said.append(f"{subject.name} {text}")
-    holds = False if False in inside else None if None in inside else True
-    claim = Claim("robust-settling", holds, "; ".join(said))
-    value: Verdict = "no records" if set(inside) == {None} else "not reported"
+        if change is None:
+            lacks.append(subject.name)
+            continue
+        inside.append(abs(change.value) <= bound)
+        text = f"{change.value:+.4f} nats" if subject.language else f"{change.value:+.2f} pp"
+        said.append(f"{subject.name} {text} at {horizon:g}")
+    holds = False if False in inside else None if lacks else True
+    claim = Claim("robust-settling", holds, "; ".join(said), lacks=", ".join(lacks))
+    value: Verdict = "not reported" if inside else "no records"
     return Line("horizons that are enough", "5, 5, 30", "", value, claim, reading)
 
 
