@@ -77,11 +77,11 @@ def last_epoch(evidence: Evidence, run: Run) -> list[float]:
     return [r.curve[-1]["accuracy"] for r in evidence.records(run) if r.curve]
 
 
-def grid(evidence: Evidence, words: str) -> Grid:
+def grid(evidence: Evidence, words: str, split: str = "valid") -> Grid:
     """The position-matched comparison: mechanisms by positional encoding."""
     place = evidence.setting.keyword_spotting
     return {
-        name: {where: accuracies(evidence, place(words, m, where)) for where in POSITIONS}
+        name: {where: accuracies(evidence, place(words, m, where), split) for where in POSITIONS}
         for name, m in MECHANISMS.items()
     }
 
