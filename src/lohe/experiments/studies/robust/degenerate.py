@@ -9,16 +9,14 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.observed import observe, real_tokens
 from lohe.experiments.studies.robust.subjects import (
     KWS,
-    READINGS,
     SUBJECTS,
     SVA,
     TINYSTORIES,
-    Reading,
     Subject,
     carrier,
 )
@@ -75,7 +73,7 @@ def measures(setting: Setting) -> list[Measure]:
     ]
 
 
-def taken(evidence: Evidence, subject: Subject, reading: Reading) -> list[Record]:
+def taken(evidence: Evidence, subject: Subject, reading: str) -> list[Record]:
     """What was found on each model of the task, in order of seed."""
     if reading not in subject.readings:
         return []
@@ -129,7 +127,7 @@ def lines(evidence: Evidence) -> list[Line]:
     return found
 
 
-def _claim(evidence: Evidence, reading: Reading) -> Line:
+def _claim(evidence: Evidence, reading: str) -> Line:
     language = carrier(evidence.setting, reading)
     there, said, lacks = [], [], []
     for subject in (SVA, KWS, language):
@@ -147,7 +145,7 @@ def _claim(evidence: Evidence, reading: Reading) -> Line:
     return Line("all tasks", "0.43 % at most", most, value, claim, reading)
 
 
-def _line(evidence: Evidence, subject: Subject, reading: Reading, paper: str, label: str) -> Line:
+def _line(evidence: Evidence, subject: Subject, reading: str, paper: str, label: str) -> Line:
     fractions = [r.result["fraction"] for r in taken(evidence, subject, reading)]
     what = f"{subject.name} for {label}" if subject.language and label != subject.name else label
     if not fractions:

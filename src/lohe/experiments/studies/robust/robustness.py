@@ -8,6 +8,7 @@ from typing import Any
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.reported import published
+from lohe.experiments.setting import READINGS
 from lohe.experiments.studies.robust import degenerate
 from lohe.experiments.studies.robust.devices import (
     DRAWS,
@@ -36,12 +37,10 @@ from lohe.experiments.studies.robust.physics import (
 )
 from lohe.experiments.studies.robust.subjects import (
     KWS,
-    READINGS,
     SUBJECTS,
     SVA,
     TINYSTORIES,
     WIKITEXT2,
-    Reading,
     Subject,
     carrier,
 )
@@ -73,7 +72,7 @@ KINDS = {
     "settling": "finite settling",
 }
 # how the scale of frequency disorder is read (D11)
-FREQUENCY: dict[Reading, str] = {"as published": "frequency", "as defined": "rotation"}
+FREQUENCY: dict[str, str] = {"as published": "frequency", "as defined": "rotation"}
 SHORT = {
     "coupling": "mismatch",
     "state": "state noise",
@@ -232,7 +231,7 @@ def _claim(changes: Changes, kind: str) -> Claim | None:
     return Claim(name, -most < low and high < most if math.isfinite(high) else None, found)
 
 
-def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: Reading) -> Line:
+def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> Line:
     """The change at the horizon that is said to be enough, for each of the tasks."""
     inside: list[bool] = []
     said, lacks = [], []
