@@ -6,7 +6,7 @@ our own runs by the paper's own test.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -190,6 +190,14 @@ class Claim:
         """What is known, and what is missing."""
         lacks = f"{self.lacks} missing" if self.lacks else ""
         return "; ".join(x for x in (self.found, lacks) if x and x != NO_RECORDS)
+
+
+def undecided(name: str, samples: Mapping[str, Sequence[float]], few: str) -> Claim:
+    """A claim about samples of which some are missing or, as `few` says, too small."""
+    empty = [what for what, sample in samples.items() if not sample]
+    if len(empty) == len(samples):
+        return Claim(name, None, NO_RECORDS)
+    return Claim(name, None, "" if empty else few, lacks=", ".join(empty))
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
+from lohe.experiments import verdicts
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
@@ -207,13 +208,7 @@ def significant(estimate: Estimate) -> bool:
 
 
 def undecided(claim: str, samples: Mapping[str, Sample]) -> Claim:
-    """A claim about samples of which some are missing, or have no spread."""
-    empty = [name for name, sample in samples.items() if not sample]
-    if len(empty) == len(samples):
-        return Claim(claim, None, NONE)
-    if empty:
-        return Claim(claim, None, "", lacks=", ".join(empty))
-    return Claim(claim, None, "needs two seeds at least of each model")
+    return verdicts.undecided(claim, samples, "needs two seeds at least of each model")
 
 
 def missing(name: str, setting: Setting) -> str:
