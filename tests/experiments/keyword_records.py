@@ -3,6 +3,8 @@
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
+import invented
+
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.reported import published
@@ -19,16 +21,8 @@ EVERYWHERE = [Setting("smoke"), Setting("quick"), COMPACTLY, PAPER]
 
 
 def record(recipe: dict, seed: int, last: float | None = None, **result: float) -> Record:
-    return Record(
-        recipe=recipe,
-        seed=seed,
-        code_version="0",
-        data_checksum="0",
-        environment={},
-        result=result,
-        wall_seconds=1.0,
-        curve=[] if last is None else [{"loss": 2.0, "accuracy": 0.0}, {"accuracy": last}],
-    )
+    curve = [] if last is None else [{"loss": 2.0, "accuracy": 0.0}, {"accuracy": last}]
+    return invented.record(recipe, seed, result, curve)
 
 
 def of_run(run: Run, accuracies: Iterable[float], *, test: float = 0.0, last: float = 0.0):

@@ -2,6 +2,8 @@
 
 from collections.abc import Iterable, Mapping, Sequence
 
+from invented import record
+
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import COMPACT, PAPERS, Setting
 from lohe.experiments.store.records import Record
@@ -21,15 +23,10 @@ METRICS = ("valid.perplexity", "valid_published.perplexity", "test.perplexity", 
 def records(run: Run, values: Sequence[float], **others: float) -> list[Record]:
     """A record a seed, with every metric at its value; `others` are factors of further metrics."""
     return [
-        Record(
-            recipe=run.recipe(),
-            seed=seed,
-            code_version="0",
-            data_checksum="0",
-            environment={},
-            result=dict.fromkeys(METRICS, x) | {k: f * x for k, f in others.items()},
-            wall_seconds=1.0,
-            curve=[],
+        record(
+            run.recipe(),
+            seed,
+            dict.fromkeys(METRICS, x) | {k: f * x for k, f in others.items()},
         )
         for seed, x in enumerate(values)
     ]

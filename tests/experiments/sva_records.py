@@ -1,27 +1,13 @@
 """Records of agreement runs with numbers of our choice."""
 
 from collections.abc import Sequence
-from typing import Any
 
-from lohe.experiments.evidence import Evidence
+from invented import record
+
 from lohe.experiments.measures import Measure, measure_recipe
-from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.verdicts import Judged, Line, judge
 from lohe.train import Run
-
-
-def record(recipe: dict[str, Any], seed: int, result: dict[str, float], curve=()) -> Record:
-    return Record(
-        recipe=recipe,
-        seed=seed,
-        code_version="0",
-        data_checksum="0",
-        environment={},
-        result=result,
-        wall_seconds=1.0,
-        curve=list(curve),
-    )
 
 
 def cohort(run: Run, hard: Sequence[float], overall: Sequence[float] | None = None) -> list[Record]:
@@ -35,10 +21,6 @@ def cohort(run: Run, hard: Sequence[float], overall: Sequence[float] | None = No
 
 def measurement(measure: Measure, seed: int, result: dict[str, float], curve=()) -> Record:
     return record(measure_recipe(measure), seed, result, curve)
-
-
-def evidence(records: Sequence[Record], scale: str = "full") -> Evidence:
-    return Evidence(records, Setting(scale))
 
 
 def find(lines: Sequence[Line], what: str, reading: str = "") -> Judged:

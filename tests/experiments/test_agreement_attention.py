@@ -7,7 +7,8 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 import pytest
 import torch
-from sva_records import cohort, evidence, find, measurement
+from invented import evidence
+from sva_records import cohort, find, measurement
 
 import short_sva
 from lohe.experiments.evidence import Evidence
@@ -189,7 +190,7 @@ def test_attention_is_judged_by_the_mean_over_seeds():
         ((0.3, 0.34), (0.1, 0.12), "holds"),
         ((0.3, 0.34), (-0.1, -0.12), "does not hold"),
         ((0.3, -0.34), (0.1, 0.12), "does not hold"),  # softmax: no mean above 0
-        ((), (0.1, 0.12), "undecided"),
+        ((), (0.1, 0.12), "no records"),
     ],
 )
 def test_the_verb_attends_to_its_subject_only_if_it_does_with_both(softmax, oscillator, verdict):
@@ -316,7 +317,7 @@ def test_spread_means_uniform_by_rayleighs_test_in_nine_of_ten_seeds(rejected, v
     found = evidence([measurement(measure, n, angles(x), curve) for n, x in enumerate(p)])
     lines = anchors.lines_of_anchors(found)
     assert find(lines, "trained anchors", PUBLISHED).claim == verdict
-    assert find(lines, "trained anchors", DEFINED).claim == "undecided"
+    assert find(lines, "trained anchors", DEFINED).claim == "no records"
     anchors.table_of_anchors(found)
     with drawing():
         plt.close(anchors.figure_of_anchors(found))

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 import torch
-from invented import Untrained, claims, evidence, record
+from invented import Untrained, claims, evidence, measured
 
 from lohe.experiments.studies import antipodal
 from lohe.experiments.studies.antipodal import CapFractions, chi_square, deviations, expected
@@ -21,7 +21,7 @@ def bench():
 def taken(bench):
     measure = CapFractions()
     findings = measure.take(bench)
-    return evidence([record(measure, findings.result, findings.curve)])
+    return evidence([measured(measure, findings.result, findings.curve)])
 
 
 @pytest.mark.parametrize("d", antipodal.DIMENSIONS)
@@ -66,7 +66,7 @@ def test_the_claim_is_decided_by_the_largest_deviation(taken):
     lines = ITEM.lines(taken)
     assert claims(lines) == {("antipodal", ""): True}
     assert len(lines) == 7
-    off = record(CapFractions(), {}, [dict(row) for row in taken.measured(CapFractions()).curve])
+    off = measured(CapFractions(), {}, [dict(row) for row in taken.measured(CapFractions()).curve])
     off.curve[2]["largest_deviation"] = 4.6
     assert claims(ITEM.lines(evidence([off]))) == {("antipodal", ""): False}
 

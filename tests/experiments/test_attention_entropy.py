@@ -4,17 +4,17 @@ import math
 
 import pytest
 import torch
-from made_up import SMOKE, Untrained, tokens_of
+from invented import SMOKE, Untrained
+from rank_records import tokens_of
 
-from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.attention_entropy import BINS, AttentionEntropy, summary
 from lohe.models import Oscillator
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    return Untrained(Store(tmp_path_factory.mktemp("store")))
+def bench():
+    return Untrained()
 
 
 def test_entropy_of_a_model_is_summed_up(bench):

@@ -5,7 +5,8 @@ from dataclasses import replace
 from statistics import stdev
 
 import pytest
-from made_up import MadeUp, measured, record
+from invented import measured, record
+from rank_records import MadeUp
 
 from lohe.experiments import item
 from lohe.experiments.evidence import Evidence

@@ -5,7 +5,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from untrained import SMOKE, evidence, recorded
+from invented import SMOKE, evidence, measured
 
 from lohe import sphere
 from lohe.experiments.reported import published
@@ -62,7 +62,7 @@ PUBLISHED = [*PAPER["horizons"].values()]
 def records(at_2=PUBLISHED, at_8=0.949, at_32=0.983, setting=FULL, **more):
     found = {2: at_2, 8: [at_8] * 5, 32: [at_32] * 5}
     return [
-        recorded(
+        measured(
             settling(setting, cohort, d),
             result(**{"rk45": x[0]} | more),
             rows(x),
@@ -73,7 +73,7 @@ def records(at_2=PUBLISHED, at_8=0.949, at_32=0.983, setting=FULL, **more):
 
 
 def claims(name, *found):
-    lines = ITEMS[name].lines(evidence(*found, setting=FULL))
+    lines = ITEMS[name].lines(evidence(found))
     return {
         (line.claim.name, line.what.partition(",")[0], line.reading): line.claim.holds
         for line in lines
@@ -139,7 +139,7 @@ def test_a_claim_can_hold():
 
 @pytest.mark.parametrize("name", ITEMS)
 def test_without_records_it_says_so(name):
-    nothing, table = evidence(setting=FULL), ITEMS[name].table
+    nothing, table = evidence(), ITEMS[name].table
     assert table is not None
     assert "None of ours yet" in table(nothing).notes[-1]
     lines = ITEMS[name].lines(nothing)
@@ -150,7 +150,7 @@ def test_without_records_it_says_so(name):
 
 @pytest.mark.parametrize("found", [[], records(), records()[:1]], ids=["none", "all", "one"])
 def test_table_and_figure_work_with_what_there_is(found):
-    here = evidence(*found, setting=FULL)
+    here = evidence(found)
     ours = len(found) // len(D_OSC) if len(found) > 1 else len(found)
     assert len(convergence.table_6(here).rows) == len(found) + 3
     assert len(convergence.table_of_horizons(here).rows) == ours + 1
@@ -170,7 +170,7 @@ def test_table_and_figure_work_with_what_there_is(found):
 
 
 def test_every_printed_number_has_a_line_in_each_cohort():
-    lines = {name: ITEMS[name].lines(evidence(*records(), setting=FULL)) for name in ITEMS}
+    lines = {name: ITEMS[name].lines(evidence(records())) for name in ITEMS}
     papers = [line.paper for line in lines["table6"] if line.claim is None]
     assert papers == 3 * ["84.3 %", "11.7 %", "94.9 %", "3.4 %", "98.3 %", "0.81 %"]
     papers = [line.paper for line in lines["figure7"] if line.claim is None]
@@ -195,7 +195,7 @@ def test_synthetic_drives_go_all_the_way(rng):
         norm = torch.logspace(-2.5, 1, 40, dtype=torch.float64)[:, None]
         h = norm * sphere.uniform(40, d, generator=rng, dtype=torch.float64)
         findings = measure.settle([h])
-        found.append(recorded(measure, findings.result, findings.curve))
-    lines = ITEMS["table6"].lines(evidence(*found))
+        found.append(measured(measure, findings.result, findings.curve))
+    lines = ITEMS["table6"].lines(evidence(found, "smoke"))
     exact = [line.claim.holds for line in lines if line.claim and line.claim.name == "settle-exact"]
     assert exact == [True, None, None]

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from invented import Untrained, claims, evidence, record, verdicts
+from invented import Untrained, claims, evidence, measured, verdicts
 
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
@@ -78,7 +78,7 @@ def made_up(setting, fraction: float) -> list:
     measures = degenerate.measures(setting)
     result = {"oscillators": 1000, "smallest": 1e-4, "median": 3.0, "largest": 9.0}
     curve = [{"below": WEAK, "count": int(1000 * fraction)}, {"below": 1.0, "count": 1000}]
-    return [record(m, result | {"fraction": fraction}, curve) for m in measures]
+    return [measured(m, result | {"fraction": fraction}, curve) for m in measures]
 
 
 @pytest.mark.parametrize(
@@ -103,7 +103,7 @@ def test_several_models_show_their_spread(setting):
     runs = KWS.runs(setting, "as published")
     result = {"oscillators": 1000, "smallest": 1e-4, "median": 3.0, "largest": 9.0}
     records = [
-        record(DriveNorms(run, KWS.examples(setting)), result | {"fraction": x}, [])
+        measured(DriveNorms(run, KWS.examples(setting)), result | {"fraction": x}, [])
         for run, x in zip(runs, fractions, strict=True)
     ]
     notes = [line.note for line in ITEM.lines(evidence(records)) if line.what == "KWS"]

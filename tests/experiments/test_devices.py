@@ -4,7 +4,7 @@ import math
 from statistics import fmean, pstdev
 
 import pytest
-from invented import Untrained, evidence, record
+from invented import Untrained, evidence, measured
 
 from lohe.experiments.reported import published
 from lohe.experiments.setting import PAPERS, Setting
@@ -115,7 +115,7 @@ def test_the_paper_says_nothing_of_agreement_on_imperfect_devices():
 def made_up(subject, setting, *draws_by_seed):
     runs = subject.runs(setting, "as published")
     return evidence(
-        record(
+        measured(
             whole(subject, setting, run),
             {},
             [{"physics": "coupling", "level": 0.5, subject.metric: list(draws)}],

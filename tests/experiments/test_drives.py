@@ -2,7 +2,7 @@
 
 import pytest
 import torch
-from untrained import SMOKE, Untrained
+from invented import SMOKE, Untrained
 
 from lohe import sphere
 from lohe.experiments.studies.settle.drives import (

@@ -2,9 +2,9 @@
 
 import pytest
 import torch
-from made_up import SMOKE, Untrained, tokens_of
+from invented import SMOKE, Untrained
+from rank_records import tokens_of
 
-from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank, matrices
 from lohe.models import Oscillator, Softmax
@@ -12,8 +12,8 @@ from lohe.theory import readout_rank_bound
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    return Untrained(Store(tmp_path_factory.mktemp("store")))
+def bench():
+    return Untrained()
 
 
 @pytest.mark.parametrize("anchors", ["free", "sphere"])

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from invented import Untrained, claims, evidence, record, verdicts
+from invented import Untrained, claims, evidence, measured, verdicts
 
 from lohe import sphere
 from lohe.experiments.reported import published
@@ -107,7 +107,7 @@ def recorded(bench, **changes):
         found = measure.take(bench)
         full = replace(measure, run=illustration.run(Setting(), reading_of(measure)))
         first = found.curve[0] | changes
-        records.append(record(full, found.result, [first, *found.curve[1:]]))
+        records.append(measured(full, found.result, [first, *found.curve[1:]]))
     return evidence(records)
 
 

@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from untrained import SMOKE, Untrained, evidence, recorded
+from invented import SMOKE, Untrained, evidence, measured
 
 from lohe import ops, sphere
 from lohe.dynamics import flow
@@ -66,7 +66,7 @@ def test_both_protocols_both_modes_every_draw(findings):
 
 def test_with_time_enough_the_perplexity_is_that_of_the_closed_form():
     measure = InferenceModes(AS_PUBLISHED.run(SMOKE, 8), draws=1, horizon=1e5)
-    record = recorded(measure, *vars(measure.take(Untrained())).values())
+    record = measured(measure, *vars(measure.take(Untrained())).values())
     for mode in ("uniform", "sequential"):
         assert abs(changes(record, "published", mode)[0]) < 1e-6  # float32
 
@@ -79,13 +79,13 @@ def records(uniform, sequential, ideal=107.0):
         for n, x in enumerate(found)
     ]
     result = {f"{protocol}.closed_form": ideal for protocol in ("published", "strict")}
-    return [recorded(modes(SMOKE, c, d), result, curve) for c in COHORTS for d in D_OSC]
+    return [measured(modes(SMOKE, c, d), result, curve) for c in COHORTS for d in D_OSC]
 
 
 def test_the_published_numbers_hold_by_their_own_rules():
     paper = inference_modes.published("claim-inference-modes")
     theirs = records(paper["uniform"], [paper["sequential"]] * 2, paper["closed_form"])
-    lines = inference_modes.lines(evidence(*theirs))
+    lines = inference_modes.lines(evidence(theirs, "smoke"))
     assert [line.claim.holds for line in lines if line.claim] == [True] * 8
     compared = [line for line in lines if isinstance(line.value, Agreement)]
     assert len(compared) == 4  # two readings, two modes
@@ -103,7 +103,7 @@ def test_the_published_numbers_hold_by_their_own_rules():
     ],
 )
 def test_the_claims_can_fail(uniform, sequential, expected):
-    here = evidence(*records(uniform, sequential))
+    here = evidence(records(uniform, sequential), "smoke")
     lines = inference_modes.lines(here)
     assert [line.claim.holds for line in lines if line.claim] == expected * 4
     assert len(inference_modes.table(here).rows) == len(COHORTS) * len(D_OSC) * 2 + 1

@@ -5,7 +5,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from untrained import SMOKE, Untrained, evidence, recorded
+from invented import SMOKE, Untrained, evidence, measured
 
 from lohe import sphere
 from lohe.dynamics import Euler
@@ -93,7 +93,7 @@ def records(**angles_):
     """All models alike; angles by name, 0 unless given."""
     names = {f"{pair}.{x}": 0.0 for pair in PAIRS for x in ("median", "99%", "largest")}
     found = names | {"oscillators": 10, "norm.largest": 50.0, "unstable": 1} | angles_
-    return [recorded(measure, found) for measure, *_ in models(SMOKE)]
+    return [measured(measure, found) for measure, *_ in models(SMOKE)]
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def records(**angles_):
     ],
 )
 def test_the_claim_is_of_the_largest_angle_too(found, holds):
-    here = evidence(*records(**found))
+    here = evidence(records(**found), "smoke")
     lines = integrators.lines(here)
     assert {line.claim.holds for line in lines if line.claim} == {holds}
     assert len(integrators.table(here).rows) == len(models(SMOKE)) + 2

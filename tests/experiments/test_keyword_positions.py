@@ -1,5 +1,8 @@
 """The two claims about positions, by the tests that rules.json states."""
 
+from dataclasses import replace
+from statistics import fmean
+
 import keyword_records as given
 import pytest
 from keyword_records import COMPACTLY, difference, evidence, verdicts
@@ -13,25 +16,42 @@ from lohe.experiments.studies.kws.keyword_positions import ENCODINGS, parity_cla
 GRID = published("figure3")["per_seed"]
 
 
-def gaps(shift: float = 0.0):
-    return {
-        where: cells.gap([x + shift for x in GRID["oscillator"][where]], GRID["softmax"][where])
-        for where in ENCODINGS
-    }
+def grids(shift: float = 0.0):
+    """The oscillator's accuracies by encoding, shifted, and softmax's."""
+    shifted = {where: [x + shift for x in GRID["oscillator"][where]] for where in ENCODINGS}
+    return shifted, GRID["softmax"]
 
 
 def test_on_the_published_numbers_both_claims_hold():
     lines = item("claim-kws-positions").lines(evidence(COMPACTLY, given.published_grid(COMPACTLY)))
     found = verdicts(lines)
-    assert len(found) == 2 * 2 * 4
-    assert [line.paper for line in lines[:4]] == ["+1.08", "+0.58", "-0.22", "parity"]
+    assert len(found) == 2 * 2 * (2 * 3 + 1)
+    printed = [line.paper for line in lines[:7] if line.paper != "not reported"]
+    assert printed == ["+1.08", "+0.58", "-0.22", "parity"]
     for words in COMPACTLY.corpora.keywords:
         for reading in cells.READINGS:
             ahead = found[f"{words}: oscillator - softmax, no positions, pp ({reading})"]
             assert ahead[1] == "holds"
             assert found[f"{words}: parity with matched positions ({reading})"][1] == "holds"
-    judged = [line for line in lines if line.paper != "parity"]
+    judged = [line for line in lines if line.paper not in ("parity", "not reported")]
     assert all(difference(line) == pytest.approx(0, abs=1e-9) for line in judged)
+
+
+def test_a_gap_on_test_is_shown_and_decides_nothing():
+    grid = given.published_grid(COMPACTLY)
+    behind = [
+        replace(r, result=r.result | {"test.accuracy": r.result["valid.accuracy"] - 2})
+        if r.recipe["model"]["attention"]["type"] == "Oscillator"
+        else replace(r, result=r.result | {"test.accuracy": r.result["valid.accuracy"]})
+        for r in grid
+    ]
+    lines = item("claim-kws-positions").lines(evidence(COMPACTLY, behind))
+    shown = [line.ours for line in lines if "on test" in line.what]
+    gaps = [fmean(GRID["oscillator"][x]) - fmean(GRID["softmax"][x]) for x in cells.POSITIONS]
+    assert shown == [f"{gap - 2:+.2f}" for gap in gaps] * 4
+    parity = [line.claim for line in lines if line.paper == "parity" and line.claim]
+    assert all(claim.holds for claim in parity)
+    assert all("; on test it does not hold: " in claim.found for claim in parity)
 
 
 def test_the_oscillator_is_ahead_by_welchs_test():
@@ -47,8 +67,8 @@ def test_the_oscillator_is_ahead_by_welchs_test():
 @pytest.mark.parametrize(("shift", "holds"), [(0.0, True), (3.0, True), (-0.1, False)])
 def test_parity_is_about_the_lower_end_of_both_intervals(shift, holds):
     # learned positions: published mean -0.23, lower end -0.67, of which a tenth is too much
-    assert parity_claim(gaps(shift)).holds is holds
-    learned = gaps()["learned"]
+    assert parity_claim(*grids(shift)).holds is holds
+    learned = cells.gap(*(grid["learned"] for grid in grids()))
     expected = stats.ttest_ind(
         GRID["oscillator"]["learned"], GRID["softmax"]["learned"], equal_var=False
     ).confidence_interval(0.9)
@@ -57,4 +77,10 @@ def test_parity_is_about_the_lower_end_of_both_intervals(shift, holds):
 
 
 def test_parity_needs_both_encodings():
-    assert parity_claim(gaps() | {"learned": None}).holds is None
+    oscillator, softmax = grids()
+    missing = parity_claim(oscillator | {"learned": []}, softmax)
+    assert (missing.verdict, missing.numbers) == ("no records", "oscillator learned missing")
+    single = parity_claim(oscillator | {"learned": [90.0]}, softmax)
+    assert (single.verdict, single.numbers[:15]) == ("undecided", "needs two seeds")
+    nothing: dict[str, list[float]] = {where: [] for where in ENCODINGS}
+    assert parity_claim(nothing, nothing).verdict == "no records"

@@ -135,6 +135,16 @@ def test_device_time_is_that_of_the_items_runs_each_once():
     }
     assert shown["figure6"] == {**shown["table2"], "measuring": "2 min"}
     assert shown["all, each once"] == shown["figure6"]
+    assert "Training and measuring together: 4 min on cpu (x)." in table.notes
+    assert not any("Keyword" in note for note in table.notes)
+
+
+def test_of_keyword_spotting_it_is_said_that_processes_shared_the_device():
+    run = Setting().keyword_spotting("ten words", Softmax())
+    keywords = Evidence([fakes.record(run)], Setting())
+    item = replace(about(), runs=lambda setting: [run])
+    table = report.times(sections(keywords, item=item), keywords)
+    assert any("8 minutes" in note and "LOG.md" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(
@@ -147,7 +157,7 @@ def test_a_small_tinystories_is_not_the_same_work(setting, said):
     assert rows(table)["item"]["authors"] == "3-3.7 h"
     assert ("Our TinyStories is small" in " ".join(table.notes)) == said
     agreement = timed(setting)
-    assert len(report.times(sections(agreement), agreement).notes) == 2
+    assert len(report.times(sections(agreement), agreement).notes) == 3
 
 
 def test_the_authors_time_is_that_of_their_runs():

@@ -3,7 +3,7 @@
 import math
 
 import pytest
-from invented import claims, evidence, record, verdicts
+from invented import claims, evidence, measured, verdicts
 
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.robust import physics, robustness
@@ -37,7 +37,7 @@ def made_up(value):
             }
             for one in GRID
         ]
-        records.append(record(measure, {}, curve))
+        records.append(measured(measure, {}, curve))
     return evidence(records, "quick")
 
 

@@ -1,7 +1,7 @@
 """Starting where the previous token came to rest."""
 
 import pytest
-from untrained import SMOKE, Untrained, evidence, recorded
+from invented import SMOKE, Untrained, evidence, measured
 
 from lohe.experiments.studies.settle import sequential
 from lohe.experiments.studies.settle.drives import AS_PUBLISHED, COHORTS
@@ -11,7 +11,7 @@ from lohe.experiments.studies.settle.sequential import D_OSC, Starts, starts
 def found(errors):
     """Records of all cohorts with these (uniform, sequential) mean errors by d_osc."""
     return [
-        recorded(
+        measured(
             starts(SMOKE, cohort, d),
             {
                 "uniform.mean_error": a,
@@ -53,14 +53,16 @@ def test_the_noise_is_that_of_the_paper():
     ],
 )
 def test_the_ratio_decides(errors, expected):
-    lines = sequential.lines(evidence(*found(errors)))
+    lines = sequential.lines(evidence(found(errors), "smoke"))
     holds = [line.claim.holds if line.claim else None for line in lines]
     assert holds == expected * len(COHORTS)
-    assert len(sequential.table(evidence(*found(errors))).rows) == len(COHORTS) * 3 + len(D_OSC)
+    assert len(sequential.table(evidence(found(errors), "smoke")).rows) == len(COHORTS) * 3 + len(
+        D_OSC
+    )
 
 
 def test_the_paper_prints_four_point_six():
-    assert [line.paper for line in sequential.lines(evidence())][:3] == [
+    assert [line.paper for line in sequential.lines(evidence((), "smoke"))][:3] == [
         "4.6",
         "2.5",
         "2.7 (called negligible)",

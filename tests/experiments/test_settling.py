@@ -4,7 +4,7 @@ import math
 
 import pytest
 import torch
-from untrained import SMOKE, Untrained, recorded
+from invented import SMOKE, Untrained, measured
 
 from lohe import sphere, theory
 from lohe.dynamics import flow
@@ -100,7 +100,7 @@ def test_a_measure_is_the_same_twice_and_has_every_layer_and_horizon(rng):
 
 def test_on_a_model(rng):
     measure = settling(SMOKE, AS_PUBLISHED, 2)
-    found = Settled(recorded(measure, *vars(measure.take(Untrained())).values()))
+    found = Settled(measured(measure, *vars(measure.take(Untrained())).values()))
     assert found.trajectories == 2 * 2 * 49 * 4  # starts, chunks, tokens, heads
     assert len(found.layers) == 2
     assert found.at()["horizon"] == T
@@ -115,6 +115,6 @@ def test_three_standard_errors_decide(rk45_, flow_, agrees):
     # 900 solves at 0.9: 0.01 for a tenth of the trajectories left out, times sqrt(0.9)
     row = {"layer": 0, "horizon": T, "converged": flow_, "formula": 0.9, "se": 0.001}
     result = {"trajectories": 9000, "rk45.solves": 900, "rk45.converged": rk45_}
-    one = Settled(recorded(Settling(RUN), result, [row]))
+    one = Settled(measured(Settling(RUN), result, [row]))
     assert one.rk45[1] == pytest.approx(0.01 * math.sqrt(0.9))
     assert one.agrees is agrees

@@ -100,7 +100,9 @@ def test_sharpening_must_help_in_order_and_at_both_dimensions():
     assert rises(rising).holds
     assert rises(falling).holds is False
     assert rises(rising | {2: around(79.0)}).holds is False
-    assert rises(rising | {4: []}).holds is None
+    assert rises(rising | {4: [80.0]}).verdict == "undecided"
+    missing = rises(rising | {2: []})
+    assert (missing.verdict, missing.numbers) == ("no records", "p = 2 missing")
 
 
 def test_the_power_raises_the_rank(printed):

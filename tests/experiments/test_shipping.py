@@ -3,9 +3,9 @@
 import json
 
 import pytest
-import safetensors
 import torch
 
+import shared_data
 from lohe.experiments import shipping, weights
 from lohe.experiments.measures import Bench
 from lohe.experiments.setting import Setting
@@ -15,15 +15,9 @@ from lohe.experiments.studies.robust.physics import scores
 from lohe.experiments.studies.sva.agreement import AS_DEFINED, AS_PUBLISHED
 from lohe.models import Oscillator, Softmax
 from lohe.tasks import SVA
-from lohe.train import Run
 
 PACKAGED = [run for run in shipping.shipped() if (shipping.FOLDER / weights.name(run)).is_file()]
 SENTENCES = SVA().load()
-
-
-def about(run: Run) -> dict[str, str]:
-    with safetensors.safe_open(shipping.FOLDER / weights.name(run), framework="pt") as file:
-        return file.metadata()
 
 
 def test_they_fit_and_no_stranger_is_among_them():
@@ -35,9 +29,9 @@ def test_they_fit_and_no_stranger_is_among_them():
 
 @pytest.mark.parametrize("run", PACKAGED, ids=weights.describe)
 def test_a_file_is_named_by_the_recipe_that_it_holds(run):
-    held = json.loads(about(run)["recipe"])
+    held = shipping.about(run)["recipe"]
     assert held == json.loads(json.dumps(run.recipe()))
-    assert weights.name(run) == f"{key(held)}-{about(run)['seed']}.safetensors"
+    assert weights.name(run) == f"{key(held)}-{shipping.about(run)['seed']}.safetensors"
 
 
 @pytest.mark.parametrize("mechanism", [Softmax(), AS_PUBLISHED, AS_DEFINED])
@@ -46,8 +40,7 @@ def test_agreement_models_score_what_they_say(mechanism, seed):
     run = Setting().agreement(mechanism, seed)
     model, names = shipping.model(run)
     assert names == SENTENCES.names
-    said = json.loads(about(run)["result"])
-    before = json.loads(about(run)["before_rounding"])
+    said, before = (shipping.about(run)[name] for name in ("result", "before_rounding"))
     for metric, found in scores(model, run.task, SENTENCES.valid).items():
         # another order of summation may turn one sentence of 4,000
         assert abs(found - said[f"valid.{metric}"]) < 0.1
@@ -60,6 +53,41 @@ def test_the_language_model_reads_words_without_its_corpus():
     prompt = torch.tensor([[1, *(names.index(word) for word in ["in", "the", "united"])]])
     after = model(tokens=prompt)[0, -1].argmax().item()
     assert names[after] == "states"
+
+
+KEYWORDS = Setting().keyword_spotting("ten words", Oscillator(anchors="free"))
+
+
+def test_the_keyword_model_listens_without_its_corpus():
+    model, names = shipping.model(KEYWORDS)
+    assert names == KEYWORDS.task.words
+    normalised = {
+        name: torch.tensor(x) for name, x in shipping.about(KEYWORDS)["normalised"].items()
+    }
+    assert {name: tuple(x.shape) for name, x in normalised.items()} == {
+        "mean": (40,),
+        "deviation": (40,),
+    }
+    assert (normalised["deviation"] > 0.5).all()  # natural logarithms of mel bands
+    silence = (torch.full((1, 49, 40), -14.0) - normalised["mean"]) / normalised["deviation"]
+    assert model(features=silence).shape == (1, 10)
+
+
+@pytest.mark.slow
+def test_the_keyword_model_scores_what_it_says(tmp_path):
+    try:
+        root = shared_data.export_features(tmp_path, KEYWORDS.task.words)
+    except FileNotFoundError as error:
+        pytest.skip(str(error))
+    data = KEYWORDS.task.load(root)
+    said = shipping.about(KEYWORDS)
+    for name, values in data.facts["normalised"].items():
+        assert said["normalised"][name] == pytest.approx(values, rel=1e-5)
+    model, _ = shipping.model(KEYWORDS)
+    (found,) = scores(model, KEYWORDS.task, data.valid).values()
+    one_clip = 100 / len(data.valid)
+    assert abs(found - said["result"]["valid.accuracy"]) <= one_clip + 1e-9
+    assert abs(found - said["before_rounding"]["valid.accuracy"]) <= 2 * one_clip
 
 
 def test_a_measurement_finds_them_where_nothing_was_trained(tmp_path):
@@ -76,5 +104,8 @@ def test_shipping_rounds_and_says_what_that_changes(tmp_path):
     run = Setting().agreement(Softmax(), 0)
     change = shipping.ship(run, Bench(Store(tmp_path)), tmp_path / "trained")
     assert change == dict.fromkeys(change, 0.0)  # the packaged one is rounded already
-    written = (tmp_path / "trained" / weights.name(run)).read_bytes()
-    assert len(written) == (shipping.FOLDER / weights.name(run)).stat().st_size
+    written = tmp_path / "trained" / weights.name(run)
+    assert written.stat().st_size == (shipping.FOLDER / weights.name(run)).stat().st_size
+    bytes_ = written.read_bytes()
+    shipping.ship(run, Bench(Store(tmp_path)), tmp_path / "trained")
+    assert written.read_bytes() == bytes_  # said already: not written again

@@ -2,16 +2,16 @@
 
 import pytest
 import torch
-from made_up import SMOKE, Untrained, tokens_of
+from invented import SMOKE, Untrained
+from rank_records import tokens_of
 
-from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank.truncation import Truncation, cut, perplexity, reweighted
 from lohe.models import Oscillator, RankMatchedSoftmax, Softmax
 
 
 @pytest.fixture(scope="module")
-def bench(tmp_path_factory):
-    return Untrained(Store(tmp_path_factory.mktemp("store")))
+def bench():
+    return Untrained()
 
 
 @torch.no_grad()

@@ -207,8 +207,16 @@ def test_what_is_not_a_number_decides_nothing():
 )
 def test_claims_have_words(holds, value, found, verdict):
     (judged,) = judge([Line("x", "", "", value, Claim("sva-failures", holds, found))])
-    assert (judged.value, judged.claim_said, judged.note) == (value, verdict, found)
-    assert judged.claim == Claim("sva-failures", holds, found).verdict
+    note = "" if found == "no records" else found  # the verdict has said it
+    assert (judged.value, judged.claim_said, judged.note) == (value, verdict, note)
+
+
+def test_a_claim_says_which_records_it_lacks():
+    claim = Claim("kws-coupling", None, "elu +0.02 pp", lacks="relu")
+    (judged,) = judge([Line("x", "", "", claim=claim)])
+    assert (judged.claim_said, judged.note) == ("no records", "elu +0.02 pp; relu missing")
+    decided = Claim("degenerate", False, "SVA 3 %", lacks="KWS")  # one part may refute the whole
+    assert (decided.verdict, decided.numbers) == ("does not hold", "SVA 3 %; KWS missing")
 
 
 def test_a_claim_stands_in_the_rules():

@@ -33,7 +33,9 @@ def whiskers(ax, n: int) -> np.ndarray:
 def test_a_bar_for_every_number_and_its_mean_above(ax):
     draw(ax)
     assert [bar.get_height() for bar in ax.patches] == [90, 95, 80]
-    assert [text.get_text() for text in ax.texts] == ["90.0", "95.0", "80.0"]
+    texts = {text.get_text(): text.get_position()[0] for text in ax.texts}
+    assert list(texts) == ["90.0", "95.0", "no records", "80.0"]
+    assert texts["no records"] == pytest.approx(1.21)
     middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches]
     np.testing.assert_allclose(middles, [-0.21, 0.79, 0.21])
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["one", "two"]
@@ -64,9 +66,9 @@ def test_one_legend_with_each_label_once(ax):
     assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "the paper"]
 
 
-def test_nothing_is_drawn_of_nothing(ax):
+def test_of_nothing_it_is_said_that_there_is_nothing(ax):
     how = {"labels": ("a", "b"), "colors": ("r", "b")}
     bars.grouped(ax, ("one", "two"), MEANS * np.nan, STDS, **how)
     bars.published(ax, MEANS * np.nan, STDS)
     assert not ax.patches
-    assert not ax.texts
+    assert [text.get_text() for text in ax.texts] == ["no records"] * 4

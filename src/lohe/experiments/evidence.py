@@ -38,7 +38,7 @@ class Evidence:
         return [found[seed] for seed in sorted(found)]
 
     def seconds(self, runs: Iterable[Run]) -> float:
-        """Device time that the runs took, where they are recorded."""
+        """Wall time that the runs took, where they are recorded."""
         wanted = {(key(run.recipe()), run.seed) for run in runs}
         found = (self._by_key.get(k, {}).get(seed) for k, seed in wanted)
         return sum(record.wall_seconds for record in found if record)

@@ -26,7 +26,7 @@ ABOUT = (
 KINDS = {"table": "Tables", "figure": "Figures"}  # by how an item's name begins; else:
 STATEMENTS = "Statements in the text"
 END = {
-    "time": "Device time",
+    "time": "Time",
     "rules": "How it was judged",
     "sources": "Where the records come from",
 }

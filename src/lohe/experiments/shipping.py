@@ -3,19 +3,20 @@
     python -m lohe.experiments.shipping --store results --data ROOT
 
 Parameters are rounded to float16. Each file says what the model scored before and after that, and
-carries its vocabulary, so that it can be used where the corpus is not.
+carries its vocabulary, and what features were normalised by, so that it can be used where the
+corpus is not.
 """
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import safetensors
 import safetensors.torch
 import torch
 import typer
-from torch import nn
+from torch import Tensor, nn
 
 from lohe.experiments import weights
 from lohe.experiments.measures import Bench
@@ -44,7 +45,10 @@ def shipped() -> Iterator[Run]:
 
 
 def ship(run: Run, bench: Bench, folder: Path = FOLDER) -> dict[str, float]:
-    """Write the run's parameters in float16; by how much each metric changes by that."""
+    """Write the run's parameters in float16; by how much each metric changes by that.
+
+    A file that says the same already is left alone: safetensors orders metadata by chance.
+    """
     found = weights.find(bench.store, run)
     if found is None:
         raise FileNotFoundError(f"No weights of {weights.describe(run)} in {bench.store.root}.")
@@ -55,7 +59,7 @@ def ship(run: Run, bench: Bench, folder: Path = FOLDER) -> dict[str, float]:
         for t in (found.tensors, rounded)
     )
     shapes = {name: list(rows.shape[1:]) for name, rows in data.train.inputs.items()}
-    about = {
+    said = {
         "lohe": "weights",
         "seed": str(run.seed),
         "recipe": json.dumps(run.recipe()),
@@ -64,23 +68,48 @@ def ship(run: Run, bench: Bench, folder: Path = FOLDER) -> dict[str, float]:
         "names": json.dumps(data.names),
         "shapes": json.dumps(shapes),
     }
+    if "normalised" in data.facts:
+        said["normalised"] = json.dumps(data.facts["normalised"])
     folder.mkdir(exist_ok=True)
-    files.write(folder / weights.name(run), safetensors.torch.save(rounded, metadata=about))
+    if not _holds(folder / weights.name(run), rounded, said):
+        files.write(folder / weights.name(run), safetensors.torch.save(rounded, metadata=said))
     return {name: after[name] - before[name] for name in before}
 
 
 def model(run: Run) -> tuple[nn.Module, tuple[str, ...]]:
     """A packaged model, ready to be used, and its vocabulary; no corpus is needed."""
+    tensors, said = _read(_packaged(run))
+    names = tuple(json.loads(said["names"]))
+    inputs = {name: torch.empty(0, *s) for name, s in json.loads(said["shapes"]).items()}
+    data = Data({"train": Split(inputs, {})}, names, checksum="")
+    return assembled(run, data, {name: x.float() for name, x in tensors.items()}), names
+
+
+def about(run: Run) -> dict[str, Any]:
+    """What the file of a packaged model says: recipe, scores, vocabulary, normalisation."""
+    _, said = _read(_packaged(run))
+    return {name: text if name == "lohe" else json.loads(text) for name, text in said.items()}
+
+
+def _packaged(run: Run) -> Path:
     path = FOLDER / weights.name(run)
     if not path.is_file():
         raise FileNotFoundError(f"{weights.describe(run)} is not part of the package.")
+    return path
+
+
+def _read(path: Path) -> tuple[dict[str, Tensor], dict[str, str]]:
     with safetensors.safe_open(path, framework="pt") as file:
-        about = file.metadata()
-        tensors = {name: file.get_tensor(name).float() for name in file.keys()}  # noqa: SIM118
-    names = tuple(json.loads(about["names"]))
-    inputs = {name: torch.empty(0, *s) for name, s in json.loads(about["shapes"]).items()}
-    data = Data({"train": Split(inputs, {})}, names, checksum="")
-    return assembled(run, data, tensors), names
+        return {name: file.get_tensor(name) for name in file.keys()}, file.metadata()  # noqa: SIM118
+
+
+def _holds(path: Path, tensors: Mapping[str, Tensor], said: Mapping[str, str]) -> bool:
+    """Whether the file is there, with these tensors and this about them."""
+    if not path.is_file():
+        return False
+    there, words = _read(path)
+    same = there.keys() == tensors.keys() and words == said
+    return same and all(torch.equal(there[name], x) for name, x in tensors.items())
 
 
 def main(

@@ -22,7 +22,8 @@ def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
     notes = []
     for j, (what, *_) in zip(judged, rows, strict=True):
         if j.line.claim:
-            notes.append(f"{what}: {j.line.claim.statement} {j.claim_said.capitalize()}: {j.note}.")
+            said = j.claim_said.capitalize() + (f": {j.note}" if j.note else "")
+            notes.append(f"{what}: {j.line.claim.statement} {said}.")
         elif j.note:
             notes.append(f"{what}: {j.note}.")
     compared = sum(isinstance(j.line.value, Agreement) for j in judged)

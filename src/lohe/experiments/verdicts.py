@@ -6,7 +6,7 @@ our own runs by the paper's own test.
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib import resources
@@ -16,6 +16,7 @@ from typing import Any, Literal
 Verdict = Literal[
     "reproduced", "differs", "inconclusive", "not comparable", "not reported", "no records"
 ]
+NO_RECORDS: Verdict = "no records"
 
 
 @cache
@@ -157,12 +158,16 @@ def counts(k: int, n: int, k_paper: int, n_paper: int) -> Agreement:
 
 @dataclass(frozen=True)
 class Claim:
-    """A statement of the paper, decided in our runs; `holds` None: not decided."""
+    """A statement of the paper, decided in our runs; `holds` None: not decided.
+
+    `lacks` says what there are no records of, where these would decide it.
+    """
 
     name: str  # of rules.json
     holds: bool | None
     found: str  # the numbers behind it
     p: float | None = None
+    lacks: str = ""
 
     def __post_init__(self) -> None:
         if self.name not in rules()["claims"]:
@@ -175,7 +180,24 @@ class Claim:
 
     @property
     def verdict(self) -> str:
-        return {True: "holds", False: "does not hold", None: "undecided"}[self.holds]
+        if self.holds is None:
+            missing = self.lacks or self.found == NO_RECORDS
+            return NO_RECORDS if missing else "undecided"
+        return "holds" if self.holds else "does not hold"
+
+    @property
+    def numbers(self) -> str:
+        """What is known, and what is missing."""
+        lacks = f"{self.lacks} missing" if self.lacks else ""
+        return "; ".join(x for x in (self.found, lacks) if x and x != NO_RECORDS)
+
+
+def undecided(name: str, samples: Mapping[str, Sequence[float]], few: str) -> Claim:
+    """A claim about samples of which some are missing or, as `few` says, too small."""
+    empty = [what for what, sample in samples.items() if not sample]
+    if len(empty) == len(samples):
+        return Claim(name, None, NO_RECORDS)
+    return Claim(name, None, "" if empty else few, lacks=", ".join(empty))
 
 
 @dataclass(frozen=True)
@@ -206,10 +228,9 @@ class Judged:
 
     @property
     def claim_said(self) -> str:
-        """The claim's verdict; undecided for want of records is "no records"."""
-        found = self.line.claim.found if self.line.claim else ""
-        nothing = self.claim == "undecided" and "no records" in (self.value, found)
-        return "no records" if nothing else self.claim
+        """The claim's verdict; undecided where its own line has no records is "no records"."""
+        nothing = self.claim == "undecided" and self.value == NO_RECORDS
+        return NO_RECORDS if nothing else self.claim
 
 
 def judge(lines: Sequence[Line]) -> list[Judged]:
@@ -225,8 +246,8 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
             value = agreement.verdict(corrected[n])
             note = "; ".join(x for x in (note, _interval(agreement, value)) if x)
         claim = line.claim.verdict if line.claim else ""
-        if line.claim and line.claim.found:
-            note = "; ".join(x for x in (note, line.claim.found) if x)
+        if line.claim:
+            note = "; ".join(x for x in (note, line.claim.numbers) if x)
         judged.append(Judged(line, value, claim, note))
     return judged
 

@@ -125,7 +125,8 @@ def assemble(
     }
     digest = hashlib.sha256(json.dumps(facts, sort_keys=True).encode()).hexdigest()
     counts = {name: len(split) for name, split in made.items()}
-    return Data(made, words, digest, facts | {"clips": counts})
+    normalised = {"mean": mean.tolist(), "deviation": deviation.tolist()}
+    return Data(made, words, digest, facts | {"clips": counts, "normalised": normalised})
 
 
 def frame_statistics(

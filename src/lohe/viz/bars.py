@@ -25,12 +25,14 @@ def grouped(
 ) -> None:
     """A bar for each series in each group, its mean above it, whiskers of one deviation.
 
-    NaN is drawn as nothing. Whiskers end at `ceiling`: no accuracy is above 100 %.
+    The place of a NaN says "no records". Whiskers end at `ceiling`: no accuracy is above 100 %.
     """
     for n, (label, color) in enumerate(zip(labels, colors, strict=True)):
         x, mean, std = places(n, *means.shape), means[n], np.nan_to_num(stds[n])
         up = np.clip(np.minimum(std, ceiling - mean), 0, None)
         here = np.isfinite(mean)
+        for at in x[~here]:
+            _say_missing(ax, at)
         if not here.any():
             continue
         ax.bar(x[here], mean[here], WIDTH / len(means) * 0.94, color=color, label=label, lw=0)
@@ -53,6 +55,21 @@ def grouped(
     ax.set_xlim(-0.5, len(groups) - 0.5)
     ax.grid(visible=False, axis="x")
     ax.set_axisbelow(True)
+
+
+def _say_missing(ax: Axes, x: float) -> None:
+    """In small letters, upwards from the axis."""
+    ax.text(
+        x,
+        0.03,
+        "no records",
+        transform=ax.get_xaxis_transform(),
+        rotation=90,
+        ha="center",
+        va="bottom",
+        fontsize=7,
+        color=GREY,
+    )
 
 
 def published(

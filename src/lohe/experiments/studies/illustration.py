@@ -15,10 +15,9 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.observed import Seen, observe
-from lohe.experiments.studies.robust.subjects import READINGS, Reading, mechanism
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line
 from lohe.models import attention_weights
@@ -111,9 +110,9 @@ def short(x: Float[Tensor, "..."]) -> Any:
     return np.vectorize(lambda v: float(f"{v:.5g}"))(x.double().cpu().numpy()).tolist()
 
 
-def run(setting: Setting, reading: Reading) -> Run:
+def run(setting: Setting, reading: str) -> Run:
     """The TinyStories model with oscillators on the circle."""
-    return setting.tinystories(mechanism(reading))
+    return setting.tinystories(READINGS[reading])
 
 
 def measures(setting: Setting) -> list[Measure]:
@@ -210,7 +209,7 @@ def _share(record: Record) -> str:
     return "unknown" if math.isnan(share) else f"{100 * share:.3g} %"
 
 
-def _taken(evidence: Evidence, reading: Reading) -> Record | None:
+def _taken(evidence: Evidence, reading: str) -> Record | None:
     return evidence.measured(Continuation(run(evidence.setting, reading)))
 
 

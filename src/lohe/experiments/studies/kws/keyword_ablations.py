@@ -111,7 +111,7 @@ def coupling_claim(found: Mapping[str, Sample]) -> Claim:
     gaps = {name: cells.gap(found[name], found["softplus"]) for name in COUPLINGS[1:]}
     known = {name: g for name, g in gaps.items() if g is not None}
     if len(known) < len(gaps):
-        return cells.undecided("kws-coupling")
+        return cells.undecided("kws-coupling", found)
     ends = [end for g in known.values() for end in g.interval(cells.CLAIMED_AT)]
     said = ", ".join(f"{name} {cells.interval(g)}" for name, g in known.items())
     return Claim("kws-coupling", max(map(abs, ends)) < ALIKE, f"minus softplus: {said}")

@@ -11,10 +11,12 @@ from statistics import fmean
 
 import numpy as np
 
+from lohe.experiments import verdicts
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import plus_minus
+from lohe.experiments.verdicts import NO_RECORDS as NONE
 from lohe.experiments.verdicts import (
     Agreement,
     Claim,
@@ -32,7 +34,6 @@ from lohe.models.positions import Positions
 from lohe.train import Run
 
 SEEDS = 10
-NONE: Verdict = "no records"
 POSITIONS: tuple[Positions, ...] = ("none", "sinusoidal", "learned")
 LABELS = {"none": "no positions", "sinusoidal": "sinusoidal", "learned": "learned positions"}
 MECHANISMS: Mapping[str, Mechanism] = {
@@ -77,11 +78,11 @@ def last_epoch(evidence: Evidence, run: Run) -> list[float]:
     return [r.curve[-1]["accuracy"] for r in evidence.records(run) if r.curve]
 
 
-def grid(evidence: Evidence, words: str) -> Grid:
+def grid(evidence: Evidence, words: str, split: str = "valid") -> Grid:
     """The position-matched comparison: mechanisms by positional encoding."""
     place = evidence.setting.keyword_spotting
     return {
-        name: {where: accuracies(evidence, place(words, m, where)) for where in POSITIONS}
+        name: {where: accuracies(evidence, place(words, m, where), split) for where in POSITIONS}
         for name, m in MECHANISMS.items()
     }
 
@@ -206,8 +207,8 @@ def significant(estimate: Estimate) -> bool:
     return estimate.value > 0 and estimate.p < rules()["levels"]["claim"]
 
 
-def undecided(claim: str) -> Claim:
-    return Claim(claim, None, "needs two seeds at least of each model")
+def undecided(claim: str, samples: Mapping[str, Sample]) -> Claim:
+    return verdicts.undecided(claim, samples, "needs two seeds at least of each model")
 
 
 def missing(name: str, setting: Setting) -> str:

@@ -187,7 +187,7 @@ def _agreement(losses: Sample, theirs: Sample) -> Agreement | Verdict:
 def permutation_claim(oscillator: Sample, softmax: Sample) -> Claim:
     """kws-permutation: the oscillator loses over 5 pp by its 90 % interval, softmax nothing."""
     if len(oscillator) < 2 or not softmax:
-        return cells.undecided("kws-permutation")
+        return cells.undecided("kws-permutation", {"oscillator": oscillator, "softmax": softmax})
     loss, most = ours(oscillator), max(softmax)
     holds = loss.interval(cells.CLAIMED_AT)[0] > MANY_POINTS and most <= NO_POINTS
     found = f"oscillator loses {cells.interval(loss)}, softmax at most {most:.3f} pp in a seed"

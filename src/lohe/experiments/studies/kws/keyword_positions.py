@@ -1,6 +1,7 @@
 """Keyword spotting with the same positional encoding for both mechanisms (Section 4.1)."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
@@ -8,7 +9,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Sample
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Estimate, Line
+from lohe.experiments.verdicts import Claim, Line
 from lohe.train import Run
 
 PARITY = 0.7  # pp: rules.json, kws-parity
@@ -21,11 +22,18 @@ def runs(setting: Setting) -> list[Run]:
 
 
 def table(evidence: Evidence) -> Table:
-    """The grid, and the paper's."""
-    setting = evidence.setting
-    grids = {words: cells.grid(evidence, words) for words in setting.corpora.keywords}
-    notes = ["Validation accuracy of the best epoch.", *cells.about(setting)]
-    if not any(x for found in grids.values() for row in found.values() for x in row.values()):
+    """The grid on validation and on test, and the paper's."""
+    setting, grids = evidence.setting, {}
+    for words in setting.corpora.keywords:
+        grids[words] = cells.grid(evidence, words)
+        if _any(tested := cells.grid(evidence, words, "test")):
+            grids[f"{words}, test"] = tested
+    notes = [
+        "Validation accuracy of the best epoch, as published. Test: the same epoch on the test "
+        "split, which the paper did not use.",
+        *cells.about(setting),
+    ]
+    if not any(map(_any, grids.values())):
         notes.append(cells.missing("claim-kws-positions", setting))
     rows = [row for title, found in grids.items() for row in cells.grid_rows(title, found)]
     rows += cells.grid_rows("the paper", cells.published_grid())
@@ -33,14 +41,21 @@ def table(evidence: Evidence) -> Table:
     return Table(title, ("positions", *MECHANISMS), rows, notes)
 
 
+def _any(found: cells.Grid) -> bool:
+    return any(sample for row in found.values() for sample in row.values())
+
+
 def lines(evidence: Evidence) -> list[Line]:
-    """Oscillator minus softmax in each condition, and the two claims about it."""
+    """Oscillator minus softmax in each condition, and the two claims about it.
+
+    Claims are about validation, as published. The gaps on test stand beside them.
+    """
     paper, said = cells.published_grid(), []
     for words in evidence.setting.corpora.keywords:
-        found = cells.grid(evidence, words)
+        found, test = (cells.grid(evidence, words, split) for split in ("valid", "test"))
         softmax = found["softmax"]
         for reading in READINGS:
-            oscillator = found[f"oscillator, {reading}"]
+            oscillator, tested = (grid[f"oscillator, {reading}"] for grid in (found, test))
             for where in POSITIONS:
                 both = oscillator[where], softmax[where]
                 there = paper["oscillator, as published"][where], paper["softmax"][where]
@@ -53,13 +68,20 @@ def lines(evidence: Evidence) -> list[Line]:
                         claim=positions_claim(*both) if where == "none" else None,
                     )
                 )
-            gaps = {where: cells.gap(oscillator[where], softmax[where]) for where in ENCODINGS}
+                what = f"{words}: oscillator - softmax on test, {cells.LABELS[where]}, pp"
+                pair = tested[where], test["softmax"][where]
+                said.append(cells.gap_line(what, *pair, None, reading=reading))
+            claim = parity_claim(oscillator, softmax)
+            again = parity_claim(tested, test["softmax"])
+            if claim.holds is not None and again.holds is not None:
+                on_test = f"on test it {again.verdict}: {again.found}"
+                claim = replace(claim, found=f"{claim.found}; {on_test}")
             said.append(
                 Line(
                     f"{words}: parity with matched positions",
                     "parity",
-                    ", ".join(f"{g.value:+.2f}" if g else cells.NONE for g in gaps.values()),
-                    claim=parity_claim(gaps),
+                    ", ".join(cells.shown_gap(oscillator[x], softmax[x]) for x in ENCODINGS),
+                    claim=claim,
                     reading=reading,
                 )
             )
@@ -70,16 +92,19 @@ def positions_claim(oscillator: Sample, softmax: Sample) -> Claim:
     """kws-positions: Welch, oscillator minus softmax > 0, p < 5 %."""
     found = cells.gap(oscillator, softmax)
     if found is None:
-        return cells.undecided("kws-positions")
+        return cells.undecided("kws-positions", {"oscillator": oscillator, "softmax": softmax})
     numbers = f"oscillator - softmax {cells.interval(found)}, p = {found.p:.2g}"
     return Claim("kws-positions", cells.significant(found), numbers, found.p)
 
 
-def parity_claim(gaps: Mapping[str, Estimate | None]) -> Claim:
+def parity_claim(oscillator: Mapping[str, Sample], softmax: Mapping[str, Sample]) -> Claim:
     """kws-parity: 90 % interval of oscillator minus softmax above -0.7 pp for every encoding."""
+    gaps = {where: cells.gap(oscillator[where], softmax[where]) for where in ENCODINGS}
     known = {where: g for where, g in gaps.items() if g is not None}
     if len(known) < len(gaps):
-        return cells.undecided("kws-parity")
+        both = {"oscillator": oscillator, "softmax": softmax}
+        samples = {f"{name} {x}": of[x] for name, of in both.items() for x in ENCODINGS}
+        return cells.undecided("kws-parity", samples)
     holds = all(g.interval(cells.CLAIMED_AT)[0] > -PARITY for g in known.values())
     said = ", ".join(f"{where} {cells.interval(g)}" for where, g in known.items())
     return Claim("kws-parity", holds, f"oscillator - softmax: {said}")

@@ -131,7 +131,7 @@ def frozen_claim(full: Sample, frozen: Sample) -> Claim:
     """kws-frozen: 90 % interval of full minus frozen accuracy below 1 pp."""
     found = cells.gap(full, frozen)
     if found is None:
-        return cells.undecided("kws-frozen")
+        return cells.undecided("kws-frozen", {"full": full, "frozen W_V": frozen})
     holds = found.interval(cells.CLAIMED_AT)[1] < FROZEN_COSTS
     return Claim("kws-frozen", holds, f"full - frozen {cells.interval(found)}", found.p)
 

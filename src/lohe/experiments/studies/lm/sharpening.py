@@ -38,6 +38,7 @@ from lohe.experiments.verdicts import (
     of_sample,
     printed,
     rules,
+    undecided,
 )
 from lohe.theory import readout_rank_bound
 from lohe.train import Run
@@ -231,7 +232,8 @@ def rises(samples: Samples) -> Claim:
     means = [mean(values) for values in samples.values()]
     found = [m for m in means if m is not None]
     if len(found) < len(means):
-        return Claim("kws-sharpness", None, "fewer than two usable runs for some p")
+        by_p = {f"p = {p}": values for p, values in samples.items()}
+        return undecided("kws-sharpness", by_p, "fewer than two usable runs for some p")
     gain = found[-1] - found[0]
     ordered = all(a.value < b.value for a, b in pairwise(found))
     holds = ordered and gain.p < rules()["levels"]["claim"]

@@ -5,6 +5,7 @@ The paper measures on TinyStories; here WikiText-2 comes first, since it is ther
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from math import isfinite
 from typing import TypeVar
 
@@ -12,7 +13,7 @@ import torch
 from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, margin
 from lohe.models import Mechanism, Oscillator, Softmax
 from lohe.tasks import Split
@@ -23,7 +24,6 @@ T = TypeVar("T")
 
 SEEDS = 5
 CORPORA = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
-READINGS = ("as published", "as defined")
 DIMENSIONS = (2, 4, 8, 16)  # those of which the paper measures rank and entropy
 BATCH = 16  # chunks at once, so that logits in float64 fit
 
@@ -36,10 +36,7 @@ def run(setting: Setting, corpus: str, mechanism: Mechanism, seed: int = 0) -> R
 
 
 def oscillator(d_osc: int, reading: str, sharpness: int = 1) -> Oscillator:
-    """As published, anchors leave the sphere in training (D1); as defined, they stay."""
-    if reading == "as published":
-        return Oscillator(d_osc=d_osc, sharpness=sharpness, anchors="free")
-    return Oscillator(d_osc=d_osc, sharpness=sharpness)
+    return replace(READINGS[reading], d_osc=d_osc, sharpness=sharpness)
 
 
 def mechanisms(

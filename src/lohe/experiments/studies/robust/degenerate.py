@@ -9,16 +9,14 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.observed import observe, real_tokens
 from lohe.experiments.studies.robust.subjects import (
     KWS,
-    READINGS,
     SUBJECTS,
     SVA,
     TINYSTORIES,
-    Reading,
     Subject,
     carrier,
 )
@@ -75,7 +73,7 @@ def measures(setting: Setting) -> list[Measure]:
     ]
 
 
-def taken(evidence: Evidence, subject: Subject, reading: Reading) -> list[Record]:
+def taken(evidence: Evidence, subject: Subject, reading: str) -> list[Record]:
     """What was found on each model of the task, in order of seed."""
     if reading not in subject.readings:
         return []
@@ -129,27 +127,25 @@ def lines(evidence: Evidence) -> list[Line]:
     return found
 
 
-def _claim(evidence: Evidence, reading: Reading) -> Line:
+def _claim(evidence: Evidence, reading: str) -> Line:
     language = carrier(evidence.setting, reading)
-    means, said = [], []
+    there, said, lacks = [], [], []
     for subject in (SVA, KWS, language):
         fractions = [r.result["fraction"] for r in taken(evidence, subject, reading)]
-        means.append(fmean(fractions) if fractions else None)
-        text = (
-            f"mean {_percent(fractions)}, largest {100 * max(fractions):.3f} %"
-            if fractions
-            else "no records"
-        )
+        if not fractions:
+            lacks.append(subject.name)
+            continue
+        there.append(fmean(fractions))
+        text = f"mean {_percent(fractions)}, largest {100 * max(fractions):.3f} %"
         said.append(f"{subject.name} {text}")
-    there = [x for x in means if x is not None]
-    holds = False if any(x >= RARE for x in there) else len(there) == len(means) or None
-    claim = Claim("degenerate", holds, "; ".join(said))
+    holds = False if any(x >= RARE for x in there) else None if lacks else True
+    claim = Claim("degenerate", holds, "; ".join(said), lacks=", ".join(lacks))
     most = f"{100 * max(there):.2g} % at most" if there else "no records"
     value: Verdict = "not reported" if there else "no records"
     return Line("all tasks", "0.43 % at most", most, value, claim, reading)
 
 
-def _line(evidence: Evidence, subject: Subject, reading: Reading, paper: str, label: str) -> Line:
+def _line(evidence: Evidence, subject: Subject, reading: str, paper: str, label: str) -> Line:
     fractions = [r.result["fraction"] for r in taken(evidence, subject, reading)]
     what = f"{subject.name} for {label}" if subject.language and label != subject.name else label
     if not fractions:

@@ -19,7 +19,7 @@ from lohe.experiments.studies.robust.physics import (
     rotation,
     scores,
 )
-from lohe.experiments.studies.robust.subjects import SUBJECTS, SVA, Reading, Subject
+from lohe.experiments.studies.robust.subjects import SUBJECTS, SVA, Subject
 from lohe.experiments.verdicts import Estimate, exactly, of_sample, ours
 from lohe.models import LanguageModel
 from lohe.train import Run
@@ -89,9 +89,7 @@ class Changes:
     perplexities. The standard error is that over models; with a single model, that over draws.
     """
 
-    def __init__(
-        self, evidence: Evidence, subject: Subject, reading: Reading, subset: bool = False
-    ):
+    def __init__(self, evidence: Evidence, subject: Subject, reading: str, subset: bool = False):
         self.subject = subject
         run = subject.runs(evidence.setting, reading)[0]
         grid = (on_subset if subset else whole)(subject, evidence.setting, run)

@@ -8,6 +8,7 @@ from typing import Any
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.reported import published
+from lohe.experiments.setting import READINGS
 from lohe.experiments.studies.robust import degenerate
 from lohe.experiments.studies.robust.devices import (
     DRAWS,
@@ -36,12 +37,10 @@ from lohe.experiments.studies.robust.physics import (
 )
 from lohe.experiments.studies.robust.subjects import (
     KWS,
-    READINGS,
     SUBJECTS,
     SVA,
     TINYSTORIES,
     WIKITEXT2,
-    Reading,
     Subject,
     carrier,
 )
@@ -73,7 +72,7 @@ KINDS = {
     "settling": "finite settling",
 }
 # how the scale of frequency disorder is read (D11)
-FREQUENCY: dict[Reading, str] = {"as published": "frequency", "as defined": "rotation"}
+FREQUENCY: dict[str, str] = {"as published": "frequency", "as defined": "rotation"}
 SHORT = {
     "coupling": "mismatch",
     "state": "state noise",
@@ -232,20 +231,22 @@ def _claim(changes: Changes, kind: str) -> Claim | None:
     return Claim(name, -most < low and high < most if math.isfinite(high) else None, found)
 
 
-def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: Reading) -> Line:
+def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> Line:
     """The change at the horizon that is said to be enough, for each of the tasks."""
-    inside: list[bool | None] = []
-    said = []
+    inside: list[bool] = []
+    said, lacks = [], []
     for subject in subjects:
         horizon, bound = ENOUGH[subject.language]
         change = Changes(evidence, subject, reading).at("settling", horizon)
-        inside.append(abs(change.value) <= bound if change else None)
-        scale = "nats" if subject.language else "pp"
-        text = f"{change.value:+.4f} {scale} at {horizon:g}" if change else "no records"
-        said.append(f"{subject.name} {text}")
-    holds = False if False in inside else None if None in inside else True
-    claim = Claim("robust-settling", holds, "; ".join(said))
-    value: Verdict = "no records" if set(inside) == {None} else "not reported"
+        if change is None:
+            lacks.append(subject.name)
+            continue
+        inside.append(abs(change.value) <= bound)
+        text = f"{change.value:+.4f} nats" if subject.language else f"{change.value:+.2f} pp"
+        said.append(f"{subject.name} {text} at {horizon:g}")
+    holds = False if False in inside else None if lacks else True
+    claim = Claim("robust-settling", holds, "; ".join(said), lacks=", ".join(lacks))
+    value: Verdict = "not reported" if inside else "no records"
     return Line("horizons that are enough", "5, 5, 30", "", value, claim, reading)
 
 

@@ -13,6 +13,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import (
+    NO_RECORDS,
     Agreement,
     Claim,
     Estimate,
@@ -45,7 +46,6 @@ MECHANISMS: Mapping[str, Mechanism] = {
     "frozen W_V, as published": replace(AS_PUBLISHED, freeze_values=True),
     "frozen W_V, as defined": replace(AS_DEFINED, freeze_values=True),
 }
-NO_RECORDS = "no records"
 Variant = Callable[[Setting, Mechanism, int], Run]  # a recipe with something changed
 
 

@@ -1,14 +1,13 @@
-"""What studies of rank are tested on: untrained models, and records of the published numbers."""
+"""What studies of rank are tested on: records of the published numbers."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from functools import cached_property
-from typing import Any
 
-import torch
-from torch import Tensor, nn
+from invented import measured, record
+from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Measure, measure_recipe
+from lohe.experiments.measures import Bench
 from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, Corpora, Setting
 from lohe.experiments.store.records import Record
@@ -17,43 +16,18 @@ from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
 from lohe.train import Run
 
-SMOKE = Setting("smoke")
 RANKS = (3, 5, 9, 17, 33)
 SPREAD = (-0.02, -0.01, 0.0, 0.01, 0.02)  # of seeds of which only the mean is published
-
-
-class Untrained(Bench):
-    """Models as they are before training: enough for what is true of any model."""
-
-    def model(self, run: Run) -> nn.Module:
-        return run.model.build(self.data(run), torch.Generator().manual_seed(run.seed)).eval()
 
 
 def tokens_of(bench: Bench, run: Run, chunks: int) -> Tensor:
     return bench.data(run).valid.take(slice(chunks)).inputs["tokens"]
 
 
-def record(recipe: dict[str, Any], seed: int, result: Mapping[str, float], curve=()) -> Record:
-    return Record(
-        recipe=recipe,
-        seed=seed,
-        code_version="0",
-        data_checksum="",
-        environment={},
-        result=dict(result),
-        wall_seconds=1.0,
-        curve=list(curve),
-    )
-
-
 def trained(run: Run, perplexities: Sequence[float]) -> list[Record]:
     return [
         record(run.recipe(), seed, {"valid.perplexity": x}) for seed, x in enumerate(perplexities)
     ]
-
-
-def measured(measure: Measure, result: Mapping[str, float], curve=()) -> Record:
-    return record(measure_recipe(measure), 0, result, curve)
 
 
 class MadeUp:
