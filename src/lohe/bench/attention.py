@@ -78,8 +78,9 @@ def check(
     heads, tokens = min(case.heads, SMALL_HEADS), min(case.tokens, SMALL_TOKENS)
     small = replace(case, batch=1, heads=heads, tokens=tokens)
     fresh = projections(setup, small) | parameters(setup, small, mechanism)
-    call = {**options(mechanism), "causal": case.causal}
-    ours = attention(setup, case, mechanism)
+    scale = gate.coarse_scale(case.d_h)
+    call = {**options(mechanism), "causal": case.causal, "scale": scale}
+    ours = partial(attention(setup, case, mechanism), scale=scale)
     whole = gate.whole(ours, fresh, setup.generator, **call)
     few = gate.few_queries(ours, inputs, setup.generator, **call)
     return {name: max(error, few[name]) for name, error in whole.items()}

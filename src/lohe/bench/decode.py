@@ -42,11 +42,12 @@ class Decoding:
             self.layer.decode(x, self.cache)
             past.append(x[-1:])
         self.past = torch.cat(past, dim=1)  # of the last sequence
+        self.state = self.cache.state  # kept, since a graph reads it where it is
         self.new = setup.randn(case.batch, 1, width)
 
     def step(self) -> Tensor:
         """The last token; again and again at the same place, so that the context keeps its size."""
-        self.cache.tokens = self.tokens - 1
+        self.cache.tokens, self.cache.state = self.tokens - 1, self.state
         return self.layer.decode(self.new, self.cache)[0]
 
     def error(self) -> float:
@@ -88,6 +89,7 @@ def compare(
 
     k, v = (setup.randn(case.batch, case.heads, case.tokens, case.d_h) for _ in range(2))
     new = setup.randn(case.batch, case.heads, 1, case.d_h)
+    k[:, :, -1:], v[:, :, -1:] = new, new  # as every step will leave them
 
     def rival(name: str, attend: Attend) -> Contestant:
         def step() -> None:

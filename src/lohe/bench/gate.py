@@ -7,6 +7,7 @@ where only a few queries of one head get a gradient and are compared.
 
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from math import log2
 from typing import Any, NamedTuple
 from unittest.mock import patch
 
@@ -107,6 +108,11 @@ def few_queries(
     return _errors({name: part(name, x) for name, x in found.items()}, truth)
 
 
+def coarse_scale(d_h: int) -> float:
+    """A power of two near 1 / sqrt(d_h): it leaves a score of 0 what it is."""
+    return 2.0 ** round(-log2(d_h) / 2)
+
+
 def coarse(inputs: Inputs) -> Inputs:
     """f and g on a grid of 1/16, where every precision has the same scores f·g.
 
@@ -133,7 +139,7 @@ def _truth(inputs: Inputs, generator: torch.Generator, **call: Any) -> _Truth:
     """
     x = {name: t.detach().double().requires_grad_() for name, t in inputs.items()}
     out = oscillator_attention(**x, backend="reference", **call)
-    masks = {name: call[name] for name in ("coupling", "causal", "mask") if name in call}
+    masks = {name: call[name] for name in ("coupling", "causal", "mask", "scale") if name in call}
     with torch.no_grad():
         w = couplings(problem(x["f"], x["g"], None, x["anchors"], **masks), shifted=True)
         h = reference.drive(w, reference.sphere.normalize(x["anchors"]))
