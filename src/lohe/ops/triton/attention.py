@@ -155,13 +155,14 @@ class Tiles(NamedTuple):
 
 def tiles(kind: str, f: Tensor) -> tuple[Tiles, ...]:
     """For forward, queries (df) and keys (dg, dr): the fastest seen on an H200, then smaller ones
-    for devices with less shared memory."""
+    for devices with less shared memory. `benchmarks/tiles.py` times others.
+    """
     if f.element_size() == 4:  # three TF32 products for one
         first = (32, 4 if f.shape[-1] <= 64 else 8, 2)
     elif f.shape[-1] <= 64:
-        first = {"forward": (128, 4, 3), "queries": (64, 4, 3), "keys": (64, 4, 3)}[kind]
+        first = {"forward": (128, 4, 3), "queries": (64, 4, 3), "keys": (128, 4, 2)}[kind]
     elif f.shape[-1] <= 128:
-        first = {"forward": (128, 4, 2), "queries": (64, 4, 2), "keys": (64, 4, 2)}[kind]
+        first = {"forward": (64, 4, 3), "queries": (64, 4, 2), "keys": (64, 4, 2)}[kind]
     else:
         first = (32, 4, 2)
     return Tiles(*first), Tiles(32, 4, 2), Tiles(16, 4, 1)
@@ -257,7 +258,8 @@ def _sums_over_keys(call: _Call) -> tuple[Tensor, Tensor]:
         v, call.r, call.mask, w, n,
         *call.strides(2), call.r.stride(0), *call.of_mask,
         call.heads, call.keys, call.origin, blocks,
-        **call.only(("D_OSC", "D_V", "D_R", "DV", "MASKED", "PRECISION")), BLOCK=BLOCK, num_warps=4,
+        **call.only(("D_OSC", "D_V", "D_R", "DV", "MASKED", "PRECISION")), BLOCK=BLOCK,
+        num_warps=1 if call.r.shape[-1] <= kernels.FEW.value else 4,
     )  # fmt: skip
     _run(call, w, n, blocks, reverse=False)
     return w, n

@@ -35,6 +35,8 @@ from lohe.ops.triton.couplings import LOG2E, RELU_FLOOR, coupled, factor, throug
 SIZES = ["heads", "queries", "keys", "origin", "blocks", "query_blocks", "count"]
 SIZES += ["r_head", "x_batch", "x_head", "mask_batch", "mask_head"]
 
+FEW = tl.constexpr(8)  # d_osc up to which sums over keys go component by component
+
 # --- loads --------------------------------------------------------------------------------------
 
 
@@ -135,17 +137,24 @@ def _block_sums(
     b, h = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
     j = origin + block * BLOCK + tl.arange(0, BLOCK)
     c, d = tl.arange(0, D_R), tl.arange(0, DV)
+    p_r += h * r_head
     m = _mask(p_mask + b * mask_batch + h * mask_head, j, keys, MASKED)
     v = _rows(p_v + b * v_batch + h * v_head, j, keys, v_token, D_V, DV, True)
     v = v.to(tl.float32) * m[:, None]
-    r = _rows(p_r + h * r_head, j, keys, D_OSC, D_OSC, D_R, True) * m[:, None]
     at = (bh.to(tl.int64) * blocks + block) * (1 + D_OSC)
     tl.store(p_w + at * D_V + d, tl.sum(v, 0), mask=d < D_V)
     tl.store(p_n + at, tl.sum(m, 0))
-    w = tl.dot(tl.trans(r), v, input_precision=PRECISION)
-    rows = p_w + (at + 1 + c)[:, None] * D_V + d[None, :]
-    tl.store(rows, w, mask=(c < D_OSC)[:, None] & (d < D_V)[None, :])
-    tl.store(p_n + at + 1 + c, tl.sum(r, 0), mask=c < D_OSC)
+    if D_OSC <= FEW:
+        for k in tl.static_range(D_OSC):
+            r = tl.load(p_r + j * D_OSC + k, mask=(j >= 0) & (j < keys), other=0.0)
+            tl.store(p_w + (at + 1 + k) * D_V + d, tl.sum(v * r[:, None], 0), mask=d < D_V)
+            tl.store(p_n + at + 1 + k, tl.sum(r * m, 0))
+    else:
+        r = _rows(p_r, j, keys, D_OSC, D_OSC, D_R, True) * m[:, None]
+        w = tl.dot(tl.trans(r), v, input_precision=PRECISION)
+        rows = p_w + (at + 1 + c)[:, None] * D_V + d[None, :]
+        tl.store(rows, w, mask=(c < D_OSC)[:, None] & (d < D_V)[None, :])
+        tl.store(p_n + at + 1 + c, tl.sum(r, 0), mask=c < D_OSC)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -310,7 +319,7 @@ def _forward(
         d = tl.arange(0, DV)
         tl.store(
             p_o + row[:, None] * D_V + d[None, :],
-            (o / den[:, None]).to(p_o.dtype.element_ty),
+            (o * (1.0 / den)[:, None]).to(p_o.dtype.element_ty),
             mask=(i < queries)[:, None] & (d < D_V)[None, :],
         )
         tl.store(p_den + row, den, mask=i < queries)
@@ -347,7 +356,8 @@ def _before(
     own = bh.to(tl.int64) * queries
     row = own + i
     den = tl.load(p_den + row, mask=i < queries, other=1.0)
-    do = _rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True).to(tl.float32) / den[:, None]
+    do = _rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True).to(tl.float32)
+    do *= (1.0 / den)[:, None]
     o = _rows(p_o + own * D_V, i, queries, D_V, D_V, DV, True).to(tl.float32)
     c_i = tl.sum(do * o, 1)
     tl.store(p_c + row, c_i, mask=i < queries)
@@ -426,7 +436,7 @@ def _after(
         den = tl.load(p_den + own + i, mask=real, other=1.0)
         c_i = tl.load(p_c + own + i, mask=real, other=0.0)
         do = _rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True).to(tl.float32)
-        do = (do / den[:, None]).to(v.dtype)
+        do = (do * (1.0 / den)[:, None]).to(v.dtype)
         h = _rows(p_h + own * D_OSC, i, queries, D_OSC, D_OSC, D_R, True)
         z = h * (gain * _unit(h))[:, None]
         seen = (a[:, None] <= a[None, :]) & real[None, :]
