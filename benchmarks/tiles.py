@@ -11,6 +11,7 @@ fastest on an H200; a tile is (rows that a program goes through at a time, warps
 import argparse
 import itertools
 import statistics
+from functools import partial
 from unittest.mock import patch
 
 import torch
@@ -70,16 +71,13 @@ def main() -> None:
             sums = attention._sums_over_keys(call)
             tile = patch.object(attention, "tiles", lambda *_, cut=cut: (Tiles(*cut),))
             attention._FITS.clear()
+            if kind == "forward":
+                work = partial(attention._launch_forward, call, sums, scale, 1.0)
+            else:
+                work = partial(attention._launch_backward, call, dh, dh, scale)
             with tile, only(kind):
                 try:
-                    if kind == "forward":
-                        times.append(
-                            milliseconds(lambda: attention._launch_forward(call, sums, scale, 1.0))
-                        )
-                    else:
-                        times.append(
-                            milliseconds(lambda: attention._launch_backward(call, dh, dh, scale))
-                        )
+                    times.append(milliseconds(work))
                 except attention.OutOfResources:
                     times.append(float("nan"))
         print(f"{kind:8} {cut!s:14}", *(f"{t:13.3f}" for t in times), sep="  ", flush=True)
