@@ -22,7 +22,7 @@ BLOCK = 64  # queries or keys of a program, and keys that share a running sum
 CHUNK = 64  # blocks that a scan adds at a time
 PACKED = 128  # rows that a program packs
 READ = ("CAUSAL", "MASKED", "PRECISION", "D_OSC", "D_R", "D_V", "DV")
-LOOP = ("COUPLING", "CAUSAL", "SHIFTED", "FAST", "PRECISION", "D_H", "D_R", "DH")
+LOOP = ("COUPLING", "CAUSAL", "MASKED", "SHIFTED", "FAST", "PRECISION", "D_OSC", "D_H", "D_R", "DH")
 
 
 # --- what is asked for ---------------------------------------------------------------------------
@@ -160,7 +160,7 @@ def tiles(kind: str, f: Tensor) -> tuple[Tiles, ...]:
     if f.element_size() == 4:  # three TF32 products for one
         first = (32, 4 if f.shape[-1] <= 64 else 8, 2)
     elif f.shape[-1] <= 64:
-        first = {"forward": (128, 4, 3), "queries": (64, 4, 3), "keys": (128, 4, 2)}[kind]
+        first = {"forward": (128, 4, 3), "queries": (64, 4, 3), "keys": (64, 4, 3)}[kind]
     elif f.shape[-1] <= 128:
         first = {"forward": (64, 4, 3), "queries": (64, 4, 2), "keys": (64, 4, 2)}[kind]
     else:
@@ -327,20 +327,20 @@ def _(f, g, r, masks, coupling, causal, shifted, scale):  # pyright: ignore
 def _launch_backward(
     call: _Call, dh: Tensor, top: Tensor, scale: float, dr: Tensor | None = None
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """df, dg, dr from dh; each sequence's part of `dr` is added to those given."""
+    """df, dg, dr from dh (contiguous); each sequence's part of `dr` is added to those given."""
     f, g, _ = call.tensors
     packed = _packed(call, call.r[None], f.dtype, anchors=True)
-    dh = _packed(call, dh, f.dtype, anchors=False)
+    packed_dh = _packed(call, dh, f.dtype, anchors=False)
     df, dg, add = f.new_empty(f.shape), g.new_empty(g.shape), dr is not None
     parts = call.r.new_empty(call.batch, *call.r.shape) if dr is None else dr
-    sizes = (call.heads, call.queries, call.keys, scale)
-    strides = (*call.strides(0, 1), _over(packed, 0), packed.stride(1))
-    arguments = (f, g, packed, dh, top, df, *strides, *sizes)
-    _launch("queries", call, call.queries, arguments, call.only(LOOP))
-    arguments = (f, g, packed, call.mask, dh, top, dg, parts, *strides, *call.of_mask, *sizes)
-    _launch(
-        "keys", call, call.keys, arguments, {**call.only((*LOOP, "MASKED", "D_OSC")), "ADD": add}
-    )
+    inputs = (f, g, call.r, packed, call.mask, dh, packed_dh, top)
+    sizes = (
+        *call.strides(0, 1), call.r.stride(0), _over(packed, 0), packed.stride(1), *call.of_mask,
+        call.heads, call.queries, call.keys, scale,
+    )  # fmt: skip
+    _launch("queries", call, call.queries, (*inputs, df, *sizes), call.only(LOOP))
+    constants = {**call.only(LOOP), "ADD": add}
+    _launch("keys", call, call.keys, (*inputs, dg, parts, *sizes), constants)
     return df, dg, parts.sum(dim=0)
 
 
@@ -384,7 +384,7 @@ def drive_backward(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """df, dg, dr."""
     call = _call(f, g, None, r, masks, coupling, causal, shifted)
-    return _launch_backward(call, dh, top, scale)
+    return _launch_backward(call, dh.contiguous(), top, scale)
 
 
 @drive_backward.register_fake

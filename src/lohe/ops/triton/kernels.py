@@ -12,7 +12,9 @@ Blocks of keys end where blocks of queries do, so these sums are those of all ea
 
 Products with anchors go through the matrix units in the dtype of f, padded to D_R >= 16 columns.
 In 16 bits those columns hold, where there is room (3 d_osc <= D_R), what rounding lost: a product
-a·b is taken of [a, a, a - rounded a] and [b, b - rounded b, b] (`_pack`).
+a·b is taken of [a, a, a - rounded a] and [b, b - rounded b, b] (`_pack`). Where there is none, dh·r
+of the tiles at the diagonal is made of float32: dh is orthogonal to z, and in a row of few keys z
+is almost one of the anchors, so that the product is small beside its rounding.
 
 The gradient takes two passes over the tiles, one for df and one for dg and dr, each product twice:
 one pass that adds df with atomics does 3 large products instead of 4 and took longer (H200: 11.0
@@ -214,7 +216,7 @@ def _add_drive(
 
     EDGE: the tiles may reach past the last key, or past the diagonal.
     """
-    for j0 in range(start, stop, STEP):
+    for j0 in tl.range(start, stop, STEP, num_stages=1 if EDGE else None):
         j = j0 + tl.arange(0, STEP)
         g = _rows(p_g, j, keys, g_token, D_H, DH, EDGE)
         r = _rows(p_r, j, keys, D_R, D_R, D_R, EDGE)
@@ -458,6 +460,28 @@ def _after(
 
 @triton.jit
 @no_type_check
+def _along_anchors(
+    dh, r, p_dh, p_r, p_mask, i, j, queries, keys, TRANSPOSED: tl.constexpr, EDGE: tl.constexpr,
+    MASKED: tl.constexpr, PRECISION: tl.constexpr,
+    D_OSC: tl.constexpr, D_R: tl.constexpr,
+):  # fmt: skip
+    """dw_ij = dh_i·r_j, or its transpose, from packed rows; from float32 at the edge, if better."""
+    if EDGE and 3 * D_OSC > D_R:
+        dh = _rows(p_dh, i, queries, D_OSC, D_OSC, D_R, True)
+        r = _rows(p_r, j, keys, D_OSC, D_OSC, D_R, True)
+        r *= _mask(p_mask, j, keys, MASKED)[:, None]
+        if TRANSPOSED:
+            return tl.dot(r, tl.trans(dh), input_precision="tf32x3")
+        else:  # noqa: RET505
+            return tl.dot(dh, tl.trans(r), input_precision="tf32x3")
+    elif TRANSPOSED:
+        return tl.dot(r, tl.trans(dh), input_precision=PRECISION)
+    else:
+        return tl.dot(dh, tl.trans(r), input_precision=PRECISION)
+
+
+@triton.jit
+@no_type_check
 def _score_gradient(x, dw, top, scale, COUPLING: tl.constexpr, SHIFTED: tl.constexpr, FAST: tl.constexpr):  # fmt: skip # noqa: E501
     """ds = dw σ′(s), s = scale · x; a shifted exponential is relative to `top` of its query."""
     if SHIFTED:
@@ -468,18 +492,23 @@ def _score_gradient(x, dw, top, scale, COUPLING: tl.constexpr, SHIFTED: tl.const
 @triton.jit
 @no_type_check
 def _add_query_gradient(
-    df, f, dh, top, p_g, p_r, last, start, stop, keys, g_token, scale,
+    df, f, dh, top, p_g, p_packed, p_dh, p_r, p_mask, i, last, start, stop, queries, keys,
+    g_token, scale,
     COUPLING: tl.constexpr, SHIFTED: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr,
-    CAUSAL: tl.constexpr, EDGE: tl.constexpr,
-    D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr, STEP: tl.constexpr,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr, EDGE: tl.constexpr,
+    D_OSC: tl.constexpr, D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr,
+    STEP: tl.constexpr,
 ):  # fmt: skip
     """df += Σ_j ds_ij g_j, ds = (dh·r_j) σ′."""
-    for j0 in range(start, stop, STEP):
+    for j0 in tl.range(start, stop, STEP, num_stages=1 if EDGE else None):
         j = j0 + tl.arange(0, STEP)
         g = _rows(p_g, j, keys, g_token, D_H, DH, EDGE)
-        r = _rows(p_r, j, keys, D_R, D_R, D_R, EDGE)
+        r = _rows(p_packed, j, keys, D_R, D_R, D_R, EDGE)
         x = tl.dot(f, tl.trans(g), input_precision=PRECISION)
-        dw = tl.dot(dh, tl.trans(r), input_precision=PRECISION)
+        dw = _along_anchors(
+            dh, r, p_dh, p_r, p_mask, i, j, queries, keys, False, EDGE,
+            MASKED, PRECISION, D_OSC, D_R,
+        )  # fmt: skip
         ds = _score_gradient(x, dw, top[:, None], scale, COUPLING, SHIFTED, FAST)
         if EDGE and CAUSAL:
             ds = tl.where(j[None, :] <= last[:, None], ds, 0.0)
@@ -490,12 +519,13 @@ def _add_query_gradient(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _queries_backward(
-    p_f, p_g, p_packed, p_dh, p_top, p_df,
-    f_batch, f_head, f_token, g_batch, g_head, g_token, packed_batch, packed_head,
+    p_f, p_g, p_r, p_packed, p_mask, p_dh, p_packed_dh, p_top, p_df,
+    f_batch, f_head, f_token, g_batch, g_head, g_token, r_head, packed_batch, packed_head,
+    mask_batch, mask_head,
     heads, queries, keys, scale,
-    COUPLING: tl.constexpr, CAUSAL: tl.constexpr, SHIFTED: tl.constexpr,
+    COUPLING: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, SHIFTED: tl.constexpr,
     FAST: tl.constexpr, PRECISION: tl.constexpr,
-    D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr,
+    D_OSC: tl.constexpr, D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr,
     BLOCK: tl.constexpr, STEP: tl.constexpr,
 ):  # fmt: skip
     """df of a block of queries."""
@@ -506,13 +536,16 @@ def _queries_backward(
     p_f += b * f_batch + head * f_head
     p_g += b * g_batch + head * g_head
     p_packed += b * packed_batch + head * packed_head
+    p_r += head * r_head
+    p_mask += b * mask_batch + head * mask_head
     d = tl.arange(0, DH)
     i = block * BLOCK + tl.arange(0, BLOCK)
     last = i + keys - queries
     first = block * BLOCK + keys - queries
     own = bh.to(tl.int64) * queries
     f = _rows(p_f, i, queries, f_token, D_H, DH, True)
-    dh = _rows(p_dh + own * D_R, i, queries, D_R, D_R, D_R, True)
+    p_dh += own * D_OSC
+    dh = _rows(p_packed_dh + own * D_R, i, queries, D_R, D_R, D_R, True)
     top = tl.zeros((BLOCK,), tl.float32)
     if SHIFTED:
         top = tl.load(p_top + own + i, mask=i < queries, other=0.0)
@@ -523,12 +556,14 @@ def _queries_backward(
         stop = tl.maximum(0, tl.minimum(keys, first + BLOCK))
     df = tl.zeros((BLOCK, DH), tl.float32)
     df = _add_query_gradient(
-        df, f, dh, top, p_g, p_packed, last, 0, full, keys, g_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, False, D_H, D_R, DH, STEP,
+        df, f, dh, top, p_g, p_packed, p_dh, p_r, p_mask, i, last, 0, full, queries, keys,
+        g_token, scale,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, False, D_OSC, D_H, D_R, DH, STEP,
     )  # fmt: skip
     df = _add_query_gradient(
-        df, f, dh, top, p_g, p_packed, last, full, stop, keys, g_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, True, D_H, D_R, DH, STEP,
+        df, f, dh, top, p_g, p_packed, p_dh, p_r, p_mask, i, last, full, stop, queries, keys,
+        g_token, scale,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, True, D_OSC, D_H, D_R, DH, STEP,
     )  # fmt: skip
     tl.store(
         p_df + (own + i)[:, None] * D_H + d[None, :],
@@ -540,18 +575,23 @@ def _queries_backward(
 @triton.jit
 @no_type_check
 def _add_key_gradient(
-    dg, dr, g, r, j, p_f, p_dh, p_top, start, stop, queries, offset, f_token, scale,
+    dg, dr, g, r, j, p_f, p_packed_dh, p_dh, p_r, p_mask, p_top, start, stop, queries, keys,
+    f_token, scale,
     COUPLING: tl.constexpr, SHIFTED: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr,
-    CAUSAL: tl.constexpr, EDGE: tl.constexpr,
-    D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr, STEP: tl.constexpr,
+    CAUSAL: tl.constexpr, MASKED: tl.constexpr, EDGE: tl.constexpr,
+    D_OSC: tl.constexpr, D_H: tl.constexpr, D_R: tl.constexpr, DH: tl.constexpr,
+    STEP: tl.constexpr,
 ):  # fmt: skip
     """dg += Σ_i ds_ij f_i and dr += Σ_i w_ij dh_i, all of it transposed: keys are the rows."""
-    for i0 in range(start, stop, STEP):
+    for i0 in tl.range(start, stop, STEP, num_stages=1 if EDGE else None):
         i = i0 + tl.arange(0, STEP)
         f = _rows(p_f, i, queries, f_token, D_H, DH, EDGE)
-        dh = _rows(p_dh, i, queries, D_R, D_R, D_R, EDGE)
+        dh = _rows(p_packed_dh, i, queries, D_R, D_R, D_R, EDGE)
         x = tl.dot(g, tl.trans(f), input_precision=PRECISION)
-        dw = tl.dot(r, tl.trans(dh), input_precision=PRECISION)
+        dw = _along_anchors(
+            dh, r, p_dh, p_r, p_mask, i, j, queries, keys, True, EDGE,
+            MASKED, PRECISION, D_OSC, D_R,
+        )  # fmt: skip
         top = x
         if SHIFTED:
             top = tl.load(p_top + i, mask=i < queries, other=0.0)[None, :]
@@ -562,7 +602,7 @@ def _add_key_gradient(
                 w += tl.full((1, 1), RELU_FLOOR / scale, tl.float32).to(f.dtype)
         ds = _score_gradient(x, dw, top, scale, COUPLING, SHIFTED, FAST).to(f.dtype)
         if EDGE and CAUSAL:
-            seen = j[:, None] <= (i + offset)[None, :]
+            seen = j[:, None] <= (i + keys - queries)[None, :]
             w = tl.where(seen, w, 0.0)
             ds = tl.where(seen, ds, 0.0)
         dr = tl.dot(w, dh, dr, input_precision=PRECISION)
@@ -573,8 +613,8 @@ def _add_key_gradient(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _keys_backward(
-    p_f, p_g, p_packed, p_mask, p_dh, p_top, p_dg, p_dr,
-    f_batch, f_head, f_token, g_batch, g_head, g_token, packed_batch, packed_head,
+    p_f, p_g, p_r, p_packed, p_mask, p_dh, p_packed_dh, p_top, p_dg, p_dr,
+    f_batch, f_head, f_token, g_batch, g_head, g_token, r_head, packed_batch, packed_head,
     mask_batch, mask_head,
     heads, queries, keys, scale,
     COUPLING: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, SHIFTED: tl.constexpr,
@@ -587,7 +627,10 @@ def _keys_backward(
     b, head = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
     own = bh.to(tl.int64) * queries
     p_f += b * f_batch + head * f_head
-    p_dh += own * D_R
+    p_dh += own * D_OSC
+    p_packed_dh += own * D_R
+    p_r += head * r_head
+    p_mask += b * mask_batch + head * mask_head
     p_top += own
     offset = keys - queries
     start = block * BLOCK
@@ -604,17 +647,19 @@ def _keys_backward(
         middle = tl.cdiv(tl.maximum(start + BLOCK - 1 - offset, 0), STEP) * STEP
         middle = tl.minimum(middle, full)
         dg, dr = _add_key_gradient(
-            dg, dr, g, r, j, p_f, p_dh, p_top, low, middle, queries, offset, f_token, scale,
-            COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, True, D_H, D_R, DH, STEP,
+            dg, dr, g, r, j, p_f, p_packed_dh, p_dh, p_r, p_mask, p_top, low, middle, queries,
+            keys, f_token, scale,
+            COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, True, D_OSC, D_H, D_R, DH, STEP,
         )  # fmt: skip
     dg, dr = _add_key_gradient(
-        dg, dr, g, r, j, p_f, p_dh, p_top, middle, full, queries, offset, f_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, False, D_H, D_R, DH, STEP,
+        dg, dr, g, r, j, p_f, p_packed_dh, p_dh, p_r, p_mask, p_top, middle, full, queries, keys,
+        f_token, scale,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, False, D_OSC, D_H, D_R, DH, STEP,
     )  # fmt: skip
     dg, dr = _add_key_gradient(
-        dg, dr, g, r, j, p_f, p_dh, p_top,
-        tl.maximum(low, full), queries, queries, offset, f_token, scale,
-        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, True, D_H, D_R, DH, STEP,
+        dg, dr, g, r, j, p_f, p_packed_dh, p_dh, p_r, p_mask, p_top,
+        tl.maximum(low, full), queries, queries, keys, f_token, scale,
+        COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, True, D_OSC, D_H, D_R, DH, STEP,
     )  # fmt: skip
     row = bh.to(tl.int64) * keys + j
     inside = j < keys
@@ -624,7 +669,7 @@ def _keys_backward(
         (dg * scale).to(p_dg.dtype.element_ty),
         mask=inside[:, None] & (d < D_H)[None, :],
     )
-    m = _mask(p_mask + b * mask_batch + head * mask_head, j, keys, MASKED)
+    m = _mask(p_mask, j, keys, MASKED)
     dr = _unpacked(dr, 2 * D_OSC if FAST else 0, D_OSC, D_R)
     dr *= (factor(scale, COUPLING) * m)[:, None]
     at = p_dr + row[:, None] * D_OSC + c[None, :]
