@@ -38,6 +38,8 @@ def make(rng) -> Callable[..., dict[str, Tensor]]:
 
 @pytest.fixture
 def small_tiles(monkeypatch):
-    """Tiles of awkward size, so that a short sequence has many and their edges do not line up."""
+    """Tiles of awkward size, so that a short sequence has many and their edges do not line up, and
+    heads in groups that do not come out even."""
     monkeypatch.setattr(chunked, "ROWS", 24)
     monkeypatch.setattr(chunked, "COLUMNS", 40)
+    monkeypatch.setattr(chunked, "HEADS_A_THREAD", 2)

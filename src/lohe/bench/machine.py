@@ -19,6 +19,7 @@ def machine() -> dict[str, object]:
         "processor": _cpu_name(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
+        "OMP_PROC_BIND": os.environ.get("OMP_PROC_BIND"),
         "gpu": gpu,
         "driver": _driver() if gpu else None,
         "cuda": torch.version.cuda,

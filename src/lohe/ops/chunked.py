@@ -218,12 +218,13 @@ def drive_forward(
         f_n, g_n, h_n, top_n = (group.of(x) for x in (f, g, h_t, top))
         r_n = group.each(r_t)
         for i in tiles.rows:
-            f_i, h_i, top_i = scale * f_n[:, i], h_n[:, :, i], top_n[:, i]
+            f_i, h_i, top_i = scale * f_n[:, i], torch.zeros_like(h_n[:, :, i]), top_n[:, i]
             if shifted:
                 top_i.copy_(_peak(tiles, group, i, f_i, g_n))
             for j, ok in tiles.along(group, i):
                 s = _shift(tiles.product("s", f_i, g_n[:, j].mT), top_i, shifted)
                 h_i.baddbmm_(r_n[:, :, j], _zeroed(sigma(s, s), ok).mT)
+            h_n[:, :, i] = h_i
     return h_t.mT.contiguous(), top
 
 
@@ -277,7 +278,7 @@ def drive_backward(
                 g_j, r_j = g_n[:, j], r_n[:, :, j]
                 s = _shift(tiles.product("s", f_i, g_j.mT), top_i, shifted)
                 w = _zeroed(sigma(s, tiles.room("w", s.shape)), ok)
-                dr_n[:, :, j].baddbmm_(dh_i.mT, w)
+                dr_n[:, :, j] += dh_i.mT @ w
                 dw = tiles.product("w", dh_i, r_j)
                 ds = _zeroed(slope(s).mul_(dw), ok)
                 df_i.baddbmm_(ds, g_j, alpha=scale)
