@@ -236,12 +236,20 @@ def _choose(p: Problem, backend: str) -> str:
     return "triton" if p.f.is_cuda and _not_by_triton(p) is None else "chunked"
 
 
+@torch.compiler.assume_constant_result
+def _serves(device: torch.device) -> bool:
+    """Whether the matrix units have TF32 and bfloat16, and assembly is NVIDIA's."""
+    return torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
+
+
 def _not_by_triton(p: Problem) -> str | None:
     """Why the kernels cannot serve a call, known without looking at a value; None if they can."""
     if not HAS_TRITON:
         return "triton is not installed (pip install triton)"
     if not p.f.is_cuda and not INTERPRETED:
         return f"it needs a CUDA device, and the tensors are on {p.f.device}"
+    if p.f.is_cuda and not _serves(p.f.device):
+        return "it needs an NVIDIA GPU of capability 8.0 (Ampere) or newer"
     if p.anchors.dtype == torch.float64:
         return "it computes in float32, and there are float64 inputs"
     if not p.drives.by_key:
