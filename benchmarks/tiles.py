@@ -55,13 +55,20 @@ def main() -> None:
     parser.add_argument("--heads", type=int, default=32)
     parser.add_argument("--tokens", type=int, default=16384)
     parser.add_argument("--d-osc", type=int, default=2)
+    parser.add_argument("--block", type=int, default=attention.BLOCK, help="rows of a program")
     given = parser.parse_args()
+    attention.BLOCK = given.block
     place = {"device": "cuda", "generator": torch.Generator("cuda").manual_seed(0)}
     shape = (1, given.heads, given.tokens, given.d_h)
     f, g, v = (torch.randn(*shape, **place).bfloat16() for _ in range(3))
     r = sphere.uniform(given.heads, given.tokens, given.d_osc, **place)
     dh, scale = torch.randn(*shape[:3], given.d_osc, **place), given.d_h**-0.5
-    print(torch.cuda.get_device_name(), torch.__version__, shape, "bfloat16, milliseconds")
+    print(
+        torch.cuda.get_device_name(),
+        torch.__version__,
+        shape,
+        f"bfloat16, blocks of {given.block}, milliseconds",
+    )
     cases = list(itertools.product(("relu", "softplus"), (False, True)))
     print(" " * 22, *(f"{c} {'causal' if k else 'all':6}" for c, k in cases), sep="  ")
     for kind, *cut in itertools.product(("forward", "queries", "keys"), STEPS, WARPS, STAGES):
