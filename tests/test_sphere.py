@@ -46,3 +46,37 @@ def test_uniform_has_no_preferred_direction(rng):
     second_moment = z.T @ z / len(z)
     assert z.mean(0).abs().max() < 5 / math.sqrt(3 * len(z))  # five standard errors
     assert (second_moment - torch.eye(3) / 3).abs().max() < 5 / math.sqrt(len(z))
+
+
+def arc(rng, shape=(40, 5), dtype=torch.float64):
+    x, y = (sphere.uniform(*shape, generator=rng, dtype=dtype) for _ in range(2))
+    return x, y, torch.rand(shape[:-1], generator=rng, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_between_divides_the_angle_on_the_great_circle(rng, dtype):
+    x, y, fraction = arc(rng, dtype=dtype)
+    point = sphere.between(x, y, fraction)
+    near = 4 * torch.finfo(dtype).eps
+    assert point.dtype == dtype
+    assert (point.norm(dim=-1) - 1).abs().max() < near
+    whole = sphere.angle(x, y)
+    assert (sphere.angle(x, point) - fraction * whole).abs().max() < near
+    assert (sphere.angle(point, y) - (1 - fraction) * whole).abs().max() < near
+
+
+def test_between_ends_at_the_points_themselves(rng):
+    x, y, fraction = arc(rng, dtype=torch.float32)
+    assert torch.equal(sphere.between(x, y, torch.zeros_like(fraction)), x)
+    assert torch.equal(sphere.between(x, y, torch.ones_like(fraction)), y)
+    torch.testing.assert_close(sphere.between(x, x, fraction), x)
+    assert (sphere.between(x, y, fraction) - sphere.between(y, x, 1 - fraction)).abs().max() < 1e-6
+
+
+@pytest.mark.parametrize("apart", [0.0, 1e-13, 1e-9, 1e-4])
+def test_between_points_that_are_nearly_opposite_stays_on_the_sphere(rng, apart):
+    x, side, fraction = arc(rng)
+    y = sphere.normalize(-x + apart * sphere.normalize(sphere.tangent(x, side)))
+    point = sphere.between(x, y, fraction)
+    assert (point.norm(dim=-1) - 1).abs().max() < 1e-15
+    assert (sphere.angle(x, point) - fraction * sphere.angle(x, y)).abs().max() < 1e-12

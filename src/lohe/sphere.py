@@ -32,6 +32,26 @@ def angle(x: Float[Tensor, "*#batch d"], y: Float[Tensor, "*#batch d"]) -> Float
     return 2 * torch.atan2((x - y).norm(dim=-1), (x + y).norm(dim=-1))
 
 
+def between(
+    x: Float[Tensor, "*#batch d"],
+    y: Float[Tensor, "*#batch d"],
+    fraction: Float[Tensor, "*#batch"],
+) -> Float[Tensor, "*batch d"]:
+    """The point at this fraction of the way from x to y, along the great circle of both.
+
+    0 gives x and 1 gives y, to the bit. Antipodal points have no such circle: one through x and
+    a fixed axis is taken. Computed in float64.
+    """
+    a, b, part = normalize(x.double()), normalize(y.double()), fraction.double()[..., None]
+    side = normalize(tangent(a, normalize(tangent(a, b))))  # twice: near -x, once leaves rounding
+    axis = torch.eye(a.shape[-1], dtype=a.dtype, device=a.device)[a.abs().argmin(dim=-1)]
+    alone = (a + b).norm(dim=-1, keepdim=True) < 1e-12
+    side = torch.where(alone, normalize(tangent(a, axis)), side)
+    theta = part * angle(a, b)[..., None]
+    point = normalize(torch.cos(theta) * a + torch.sin(theta) * side).to(x.dtype)
+    return torch.where(part == 0, x, torch.where(part == 1, y, point))
+
+
 def uniform(
     *shape: int,
     generator: torch.Generator | None = None,

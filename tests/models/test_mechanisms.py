@@ -9,11 +9,20 @@ import torch
 from lohe.attention import OscillatorAttention, PositionOffsetAttention, SoftmaxAttention
 from lohe.models import (
     Amplified,
+    ExponentialReadout,
+    FrozenAnchors,
+    LearnedSharpness,
     Mechanism,
+    NoDynamics,
     Oscillator,
     PositionOffset,
     RankMatchedSoftmax,
     Softmax,
+    SoftmaxAlibi,
+    SoftmaxCosine,
+    SoftmaxPositions,
+    SoftmaxRope,
+    SoftmaxTemperature,
 )
 
 ALL = [
@@ -25,6 +34,15 @@ ALL = [
     PositionOffset(Oscillator(pads="as-published")),
     Amplified(),
     Amplified(PositionOffset()),
+    SoftmaxTemperature(),
+    SoftmaxPositions(),
+    SoftmaxRope(),
+    SoftmaxAlibi(octaves=4.0),
+    SoftmaxCosine(),
+    NoDynamics(d_osc=4, sharpness=4, gain="learned"),
+    ExponentialReadout(d_osc=4, beta=4.0),
+    LearnedSharpness(d_osc=4, gain="learned"),
+    FrozenAnchors(d_osc=4, sharpness=4, gain="learned"),
 ]
 EACH = pytest.mark.parametrize("mechanism", ALL, ids=repr)
 
@@ -106,3 +124,36 @@ def test_appendix_e_adds_one_table_each():
 def test_position_offset_on_a_sphere_is_refused():
     with pytest.raises(ValueError, match=r"got d_osc = 3.*Oscillator\(d_osc=2\)"):
         PositionOffset(Oscillator(d_osc=3))
+
+
+def test_options_of_rivals_and_controls_reach_the_layer():
+    assert SoftmaxTemperature(2.0).build(12, 3, 10).log_temperature.exp().tolist() == pytest.approx(
+        [2] * 3
+    )
+    assert SoftmaxPositions(5.0).build(12, 3, 1000).table.std().item() == pytest.approx(5, rel=0.05)
+    assert SoftmaxRope(99.0).build(12, 3, 10).base == 99
+    assert SoftmaxAlibi(3.0).build(12, 1, 10).slopes.tolist() == pytest.approx([1 / 8])
+    assert SoftmaxCosine(3.0).build(12, 3, 10).log_scale.exp().tolist() == pytest.approx([3] * 3)
+    direct = NoDynamics(5, 2.5, "learned").build(12, 3, 10)
+    assert (direct.anchors.shape, direct.sharpness) == ((3, 10, 5), 2.5)
+    assert direct.to_z.weight.shape == (15, 12)
+    assert direct.log_gain.tolist() == [0, 0, 0]
+    exponential = ExponentialReadout(5, "relu", 2.0).build(12, 3, 10)
+    assert (exponential.anchors.shape, exponential.coupling) == ((3, 10, 5), "relu")
+    assert exponential.log_beta.exp().tolist() == pytest.approx([2] * 3)
+    learned = LearnedSharpness(5, "relu", 3.5, 2.0).build(12, 3, 10)
+    assert (learned.anchors.shape, learned.coupling, learned.gain) == ((3, 10, 5), "relu", 2)
+    assert learned.sharpness.tolist() == pytest.approx([3.5] * 3)
+    frozen = FrozenAnchors(5, "relu", 3, 2.0).build(12, 3, 10)
+    assert (frozen.anchors.shape, frozen.coupling) == ((3, 10, 5), "relu")
+    assert (frozen.sharpness, frozen.gain) == (3, 2)
+
+
+def test_frozen_anchors_stay_with_the_weights_and_untrained(rng):
+    """A measurement puts the parameters of a run into a model that is built anew."""
+    layer, anew = (FrozenAnchors(d_osc=3).build(12, 3, 10, generator=rng) for _ in range(2))
+    layer(torch.randn(2, 7, 12, generator=rng)).square().sum().backward()
+    untrained = {name for name, p in layer.named_parameters() if p.grad is None}
+    assert untrained == {"anchors"}
+    anew.load_state_dict(dict(layer.named_parameters()), strict=False)
+    assert torch.equal(anew.anchors, layer.anchors)

@@ -13,9 +13,18 @@ from lohe.models import (
     Agreement,
     Block,
     Classifier,
+    ExponentialReadout,
+    FrozenAnchors,
     LanguageModel,
+    LearnedSharpness,
+    NoDynamics,
     Oscillator,
     Softmax,
+    SoftmaxAlibi,
+    SoftmaxCosine,
+    SoftmaxPositions,
+    SoftmaxRope,
+    SoftmaxTemperature,
     attention_layers,
     attention_weights,
 )
@@ -23,6 +32,24 @@ from lohe.tasks import SVA, Data, Split
 
 MECHANISMS = pytest.mark.parametrize(
     "attention", [Softmax(), Oscillator(), Oscillator(anchors="free", pads="as-published")]
+)
+CAUSAL = pytest.mark.parametrize(
+    "attention",
+    [
+        Softmax(),
+        Oscillator(),
+        Oscillator(anchors="free", pads="as-published"),
+        SoftmaxTemperature(),
+        SoftmaxPositions(),
+        SoftmaxRope(),
+        SoftmaxAlibi(),
+        SoftmaxCosine(),
+        NoDynamics(d_osc=3, sharpness=4),
+        ExponentialReadout(d_osc=3),
+        LearnedSharpness(d_osc=3, gain="learned"),
+        FrozenAnchors(d_osc=3, sharpness=4, gain="learned"),
+    ],
+    ids=repr,
 )
 
 
@@ -156,9 +183,10 @@ def test_the_block_is_pytorchs_pre_norm_layer(rng):
     torch.testing.assert_close(found[key_mask], wanted[key_mask], rtol=0, atol=ROUNDING)
 
 
-@MECHANISMS
-def test_the_language_model_does_not_look_ahead(language_model, attention):
-    model = language_model.build(attention).double().eval()
+@CAUSAL
+@pytest.mark.parametrize("positions", ["sinusoidal", "none"])
+def test_the_language_model_does_not_look_ahead(language_model, attention, positions):
+    model = language_model.build(attention, positions=positions).double().eval()
     tokens = language_model.inputs["tokens"]
     changed = tokens.clone()
     changed[:, 5:] = 1 + changed[:, 5:] % 10
@@ -220,6 +248,32 @@ def test_embeddings_are_not_scaled_and_positions_follow(language_model):
     assert model.encoder.positions.table.shape == (10, 8)  # one more than the inputs
     expected = model.embedding.weight[tokens] + model.encoder.positions.table[:9]
     assert torch.equal(seen[0], expected)
+
+
+@pytest.mark.parametrize(
+    ("attention", "ordered"),
+    [
+        (Softmax(), False),
+        (SoftmaxTemperature(), False),
+        (SoftmaxCosine(), False),
+        (SoftmaxPositions(), True),
+        (SoftmaxRope(), True),
+        (SoftmaxAlibi(), True),
+        (Oscillator(), True),
+        (NoDynamics(), True),
+    ],
+    ids=repr,
+)
+def test_without_positions_of_its_own_a_model_has_those_of_its_layers(
+    language_model, attention, ordered
+):
+    """One layer, read at the last of nine words: is the order of the eight before seen?"""
+    model = language_model.build(attention, positions="none", layers=1).double().eval()
+    assert not any(name.startswith("encoder.positions") for name in model.state_dict())
+    tokens = language_model.inputs["tokens"][:1]
+    swapped = tokens[:, [3, 1, 4, 0, 5, 7, 2, 6, 8]]
+    difference = (model(tokens)[:, -1] - model(swapped)[:, -1]).abs().max()
+    assert (difference > 1e-4) if ordered else (difference < ROUNDING)
 
 
 def test_train_and_eval_differ_by_dropout_alone(toy):

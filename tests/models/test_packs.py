@@ -9,10 +9,19 @@ from torch.func import functional_call, grad, stack_module_state, vmap
 from lohe.models import (
     Amplified,
     Embedding,
+    ExponentialReadout,
+    FrozenAnchors,
+    LearnedSharpness,
+    NoDynamics,
     Oscillator,
     PositionOffset,
     RankMatchedSoftmax,
     Softmax,
+    SoftmaxAlibi,
+    SoftmaxCosine,
+    SoftmaxPositions,
+    SoftmaxRope,
+    SoftmaxTemperature,
     set_generator,
 )
 
@@ -27,6 +36,15 @@ MECHANISMS = {
     "as published": Oscillator(anchors="free", pads="as-published"),
     "position offset": PositionOffset(Oscillator(anchors="free")),
     "amplified": Amplified(Oscillator(coupling="relu")),
+    "temperature": SoftmaxTemperature(temperature=2.0),
+    "positions": SoftmaxPositions(),
+    "rope": SoftmaxRope(),
+    "alibi": SoftmaxAlibi(),
+    "cosine": SoftmaxCosine(),
+    "no dynamics": NoDynamics(d_osc=3, sharpness=4, gain="learned"),
+    "exponential": ExponentialReadout(d_osc=3),
+    "learned sharpness": LearnedSharpness(d_osc=3, gain="learned"),
+    "frozen anchors": FrozenAnchors(d_osc=3, sharpness=4, gain="learned"),
 }
 EACH = pytest.mark.parametrize("attention", MECHANISMS.values(), ids=MECHANISMS)
 EXACT = {"rtol": 1e-10, "atol": 1e-11}  # float64, two layers deep

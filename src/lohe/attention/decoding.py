@@ -69,14 +69,16 @@ class Cache:
         key_mask: Bool[Tensor, "batch seen"] | None,
         anchors: Float[Tensor, "heads max_tokens d_osc"],
         coupling: str | Callable[[Tensor], Tensor],
-        sharpness: float,
+        sharpness: float | Tensor,
         gain: float | Tensor | None,
         unit_anchors: bool,
     ) -> Float[Tensor, "batch heads new d_h"] | None:
         """Eqs. 2-6 for the new tokens in one kernel; None where it does not apply."""
         gain = 1.0 if gain is None else gain
         begun = self.state is not None or self.tokens == f.shape[2]
-        if not (sharpness == 1 and unit_anchors and begun and f.is_cuda and HAS_TRITON):
+        if isinstance(sharpness, Tensor) or sharpness != 1 or not (unit_anchors and begun):
+            return None
+        if not (f.is_cuda and HAS_TRITON):
             return None
         if not isinstance(coupling, str) or isinstance(gain, Tensor) or gain > 1:
             return None

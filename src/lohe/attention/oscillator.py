@@ -26,7 +26,8 @@ class OscillatorAttention(nn.Module):
     `anchors`: "sphere" keeps them on the unit sphere, as the paper defines them; "free" only starts
     them there, as the published code does. `pads`: a key that `key_mask` rules out is neither
     coupled nor read ("masked"), or still read ("as-published"). `gain`: None, a number, or
-    "learned", one positive γ for each head. `freeze_values` keeps W_V at its random start.
+    "learned", one positive γ for each head. `learn_sharpness` makes p = 1 + e^s learned too, one
+    for each head, from `sharpness` > 1 on. `freeze_values` keeps W_V at its random start.
 
     The physics can be replaced: `layer.settle = FiniteHorizon(30.0, generator=rng)`,
     `layer.drive = Mismatch(layer.drive, scale=0.5, generator=rng)` (see `lohe.substrates`).
@@ -51,6 +52,7 @@ class OscillatorAttention(nn.Module):
         *,
         coupling: str | Callable[[Tensor], Tensor] = "softplus",
         sharpness: float = 1,
+        learn_sharpness: bool = False,
         gain: float | str | None = None,
         anchors: str = "sphere",
         pads: str = "masked",
@@ -62,14 +64,14 @@ class OscillatorAttention(nn.Module):
     ):
         super().__init__()
         check_width(d_model, heads)
-        _check_options(max_tokens, d_osc, coupling, sharpness, gain, anchors, pads)
+        check_options(max_tokens, d_osc, sharpness, gain, coupling, anchors, pads)
+        if learn_sharpness and not sharpness > 1:
+            raise ValueError(
+                f"learn_sharpness needs a start above 1, got sharpness={sharpness}: p = 1 + e^s "
+                "has no other way to 1 than s -> -inf. Start at 2 or more."
+            )
         self.d_model, self.heads, self.max_tokens, self.d_osc = d_model, heads, max_tokens, d_osc
-        self.coupling, self.sharpness, self.causal, self.backend = (
-            coupling,
-            sharpness,
-            causal,
-            backend,
-        )
+        self.coupling, self.causal, self.backend = coupling, causal, backend
         self.unit_anchors, self.read_pads = anchors == "sphere", pads == "as-published"
         self.to_f = linear(d_model, d_model, bias=bias, generator=generator)
         self.to_g = linear(d_model, d_model, bias=bias, generator=generator)
@@ -77,10 +79,18 @@ class OscillatorAttention(nn.Module):
         self.to_out = linear(d_model, d_model, bias=True, generator=generator)
         self.to_v.requires_grad_(not freeze_values)
         self.anchors = nn.Parameter(sphere.uniform(heads, max_tokens, d_osc, generator=generator))
+        self.fixed_sharpness = sharpness
+        start = torch.full((heads,), sharpness - 1.0).log() if learn_sharpness else None
+        self.log_excess = None if start is None else nn.Parameter(start)
         self.fixed_gain = None if isinstance(gain, str) else gain
         self.log_gain = nn.Parameter(torch.zeros(heads)) if gain == "learned" else None
         self.drive = reference.drive
         self.settle = ops.fixed_point
+
+    @property
+    def sharpness(self) -> float | Tensor:
+        """p of the readout: a number, or a learned one for each head."""
+        return self.fixed_sharpness if self.log_excess is None else 1 + self.log_excess.exp()
 
     @property
     def gain(self) -> float | Tensor | None:
@@ -210,6 +220,11 @@ class OscillatorAttention(nn.Module):
             raise ValueError(
                 "decode() needs a causal layer: build OscillatorAttention(causal=True)."
             )
+        if type(self).attend is not OscillatorAttention.attend:
+            raise ValueError(
+                f"{type(self).__name__} attends in a way of its own, which decode() does not know: "
+                "call it on the whole sequence."
+            )
         with torch.no_grad():
             f, g, v = self.front_end(x, x, x)
             cache = Cache(self.max_tokens) if cache is None else cache
@@ -226,7 +241,8 @@ class OscillatorAttention(nn.Module):
     def extra_repr(self) -> str:
         said = [
             f"d_model={self.d_model}, heads={self.heads}, max_tokens={self.max_tokens}",
-            f"d_osc={self.d_osc}, coupling={self.coupling!r}, sharpness={self.sharpness}",
+            f"d_osc={self.d_osc}, coupling={self.coupling!r}, "
+            f"sharpness={'learned' if self.log_excess is not None else self.fixed_sharpness}",
             f"anchors={ANCHORS[not self.unit_anchors]!r}, pads={PADS[self.read_pads]!r}",
             f"gain={'learned' if self.log_gain is not None else self.fixed_gain}, "
             f"causal={self.causal}",
@@ -238,14 +254,14 @@ class OscillatorAttention(nn.Module):
         return ", ".join(said)
 
 
-def _check_options(
+def check_options(
     max_tokens: int,
     d_osc: int,
-    coupling: str | Callable[[Tensor], Tensor],
     sharpness: float,
     gain: float | str | None,
-    anchors: str,
-    pads: str,
+    coupling: str | Callable[[Tensor], Tensor] = "softplus",
+    anchors: str = "sphere",
+    pads: str = "masked",
 ) -> None:
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}.")

@@ -1,6 +1,7 @@
 """The baseline: softmax attention with the call of `OscillatorAttention`."""
 
 import torch
+from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it has no public name
 from torch.nn import functional as F
@@ -16,6 +17,9 @@ class SoftmaxAttention(nn.Module):
     Projections, biases, masks and causality are those of `OscillatorAttention`; a query with no
     allowed key gives 0. `d_qk` is the width of a head's queries and keys, d_model / heads if None;
     a smaller one bounds the rank of the scores (Appendix E). Values keep their full width.
+
+    Its relatives (`lohe.attention.rivals`) change what goes in, `front_end`, or add to the scores,
+    `score_bias`.
 
     >>> import torch, lohe
     >>> layer = lohe.SoftmaxAttention(d_model=32, heads=4, causal=True)
@@ -56,7 +60,8 @@ class SoftmaxAttention(nn.Module):
     ) -> Tensor | tuple[Tensor, Tensor]:
         """Output (batch, tokens, d_model); if asked, weights (batch, heads, tokens, tokens) too."""
         check_input("x", x, self.d_model)
-        q, k, v = (split_heads(to(x), self.heads) for to in (self.to_q, self.to_k, self.to_v))
+        q, k, v = self.front_end(x)
+        bias = self.score_bias(q)
         size = (x.shape[0], self.heads, x.shape[1], x.shape[1])
         parts = tuple(
             check_mask(name, m, size)
@@ -65,20 +70,42 @@ class SoftmaxAttention(nn.Module):
         )
         allowed = Allowed(*size[2:], device=x.device, causal=self.causal, parts=parts)
         if need_weights or _transformed():
-            weights = _weights(q, k, allowed.dense())
+            scores = (q * q.shape[-1] ** -0.5) @ k.mT
+            weights = masked_softmax(scores if bias is None else scores + bias, allowed.dense())
             out = self.to_out(merge_heads(weights.to(v.dtype) @ v))
             return (out, weights) if need_weights else out
-        if parts:
-            dense = allowed.dense()
-            assert dense is not None
-            out = F.scaled_dot_product_attention(q, k, v, attn_mask=dense)
-            out = out.masked_fill(~dense.any(dim=-1, keepdim=True), 0)
-        else:
+        if bias is None and not parts:
             out = F.scaled_dot_product_attention(q, k, v, is_causal=self.causal)
+            return self.to_out(merge_heads(out))
+        dense = allowed.dense()
+        if bias is not None:
+            bias = bias if dense is None else torch.where(dense, bias, -torch.inf)
+        out = F.scaled_dot_product_attention(q, k, v, attn_mask=dense if bias is None else bias)
+        if dense is not None:
+            out = out.masked_fill(~dense.any(dim=-1, keepdim=True), 0)
         return self.to_out(merge_heads(out))
+
+    def front_end(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """q, k, v, each (batch, heads, tokens, width); the scores are q·k / sqrt(d_qk)."""
+        q, k, v = (split_heads(to(x), self.heads) for to in (self.to_q, self.to_k, self.to_v))
+        return q, k, v
+
+    def score_bias(self, q: Tensor) -> Tensor | None:
+        """What is added to the scores, (1, heads, tokens, tokens), in the dtype of q; or None."""
+        return None
 
     def extra_repr(self) -> str:
         return f"d_model={self.d_model}, heads={self.heads}, causal={self.causal}"
+
+
+def masked_softmax(
+    scores: Float[Tensor, "batch heads i j"], allowed: Bool[Tensor, "#batch #heads #i #j"] | None
+) -> Float[Tensor, "batch heads i j"]:
+    """softmax over the allowed keys, 0 elsewhere."""
+    if allowed is None:
+        return scores.softmax(dim=-1)
+    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
+    return weights.masked_fill(~allowed, 0)  # also where a whole row is masked and softmax is NaN
 
 
 def _transformed() -> bool:
@@ -88,12 +115,3 @@ def _transformed() -> bool:
     On CUDA, torch 2.11 refuses their backward pass ("LSE is not correctly aligned").
     """
     return not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
-
-
-def _weights(q: Tensor, k: Tensor, allowed: Tensor | None) -> Tensor:
-    """softmax over the allowed keys, 0 elsewhere."""
-    scores = (q * q.shape[-1] ** -0.5) @ k.mT
-    if allowed is None:
-        return scores.softmax(dim=-1)
-    weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
-    return weights.masked_fill(~allowed, 0)  # also where a whole row is masked and softmax is NaN

@@ -10,6 +10,13 @@ Every model runs under torch.func (functional_call, vmap, grad): a pack of seeds
 
 from lohe.models.agreement import Agreement, AgreementNet
 from lohe.models.classifier import Classifier, ClassifierNet
+from lohe.models.controls import (
+    ExponentialReadout,
+    FrozenAnchors,
+    LearnedSharpness,
+    NoDynamics,
+)
+from lohe.models.counts import ParameterCounts, parameter_counts
 from lohe.models.dropout import Dropout, set_generator
 from lohe.models.embedding import Embedding
 from lohe.models.language_model import LanguageModel, LanguageNet
@@ -21,6 +28,14 @@ from lohe.models.mechanisms import (
     RankMatchedSoftmax,
     Softmax,
 )
+from lohe.models.rivals import (
+    SoftmaxAlibi,
+    SoftmaxCosine,
+    SoftmaxPositions,
+    SoftmaxRope,
+    SoftmaxTemperature,
+)
+from lohe.models.stretch import stretched
 from lohe.models.transformer import Block, Encoder, attention_layers, attention_weights
 
 __all__ = [
@@ -33,14 +48,26 @@ __all__ = [
     "Dropout",
     "Embedding",
     "Encoder",
+    "ExponentialReadout",
+    "FrozenAnchors",
     "LanguageModel",
     "LanguageNet",
+    "LearnedSharpness",
     "Mechanism",
+    "NoDynamics",
     "Oscillator",
+    "ParameterCounts",
     "PositionOffset",
     "RankMatchedSoftmax",
     "Softmax",
+    "SoftmaxAlibi",
+    "SoftmaxCosine",
+    "SoftmaxPositions",
+    "SoftmaxRope",
+    "SoftmaxTemperature",
     "attention_layers",
     "attention_weights",
+    "parameter_counts",
     "set_generator",
+    "stretched",
 ]

@@ -3,7 +3,7 @@
 from typing import Literal, get_args
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Shaped
 from torch import Tensor, nn
 
 Positions = Literal["none", "sinusoidal", "learned"]
@@ -54,8 +54,15 @@ def positions(
 
 def sinusoids(max_tokens: int, d_model: int) -> Float[Tensor, "{max_tokens} {d_model}"]:
     """sin(t / 10000^(2k/d)) on the even channels 2k, cos of the same on the odd ones 2k + 1."""
-    t = torch.arange(max_tokens, dtype=torch.float64)
-    even = torch.arange(0, d_model, 2, dtype=torch.float64)
+    return sinusoids_at(torch.arange(max_tokens), d_model)
+
+
+def sinusoids_at(
+    places: Shaped[Tensor, " tokens"], d_model: int
+) -> Float[Tensor, "tokens {d_model}"]:
+    """The same at any real t."""
+    t = places.double()
+    even = torch.arange(0, d_model, 2, dtype=torch.float64, device=places.device)
     phase = t[:, None] / BASE ** (even / d_model)
     table = torch.stack([phase.sin(), phase.cos()], dim=-1).flatten(1)
     return table[:, :d_model].to(torch.get_default_dtype())
