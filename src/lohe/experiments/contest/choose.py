@@ -6,7 +6,8 @@ the seed. A run that diverged counts as infinitely bad. Nothing here reads anoth
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from statistics import fmean
 
 from lohe.experiments.contest.trials import (
@@ -40,24 +41,34 @@ class Standing:
 
 def missing(evidence: Evidence, runs: Iterable[Run]) -> list[Run]:
     """Those without a record."""
-    return [run for run in runs if run.seed not in _by_seed(evidence, run)]
+    there: dict[Run, set[int]] = {}
+    found = []
+    for run in runs:
+        recipe = replace(run, seed=0)
+        if recipe not in there:
+            there[recipe] = set(_by_seed(evidence, recipe))
+        if run.seed not in there[recipe]:
+            found.append(run)
+    return found
 
 
-def in_trials(evidence: Evidence, family: str) -> list[Standing]:
+@lru_cache(maxsize=16)
+def in_trials(evidence: Evidence, family: str) -> tuple[Standing, ...]:
     """The family's settings, best first; a setting that was drawn again has more seeds."""
     seeds: dict[Configuration, list[int]] = {}
     for trial in trials(family):
         seeds.setdefault(trial.configuration, []).extend(trial.seeds)
     stage = STAGES["trials"]
     found = [_standing(evidence, c, stage.runs(c, s)) for c, s in seeds.items()]
-    return sorted(found, key=lambda s: s.mean)
+    return tuple(sorted(found, key=lambda s: s.mean))
 
 
-def finalists(evidence: Evidence, family: str) -> list[Configuration] | None:
+@lru_cache(maxsize=16)
+def finalists(evidence: Evidence, family: str) -> tuple[Configuration, ...] | None:
     """The best few of the trials; None before all of them are recorded."""
     if missing(evidence, trial_runs(family)):
         return None
-    return [s.configuration for s in in_trials(evidence, family)[:FINALISTS]]
+    return tuple(s.configuration for s in in_trials(evidence, family)[:FINALISTS])
 
 
 def final_runs(evidence: Evidence) -> list[Run] | None:
@@ -74,7 +85,7 @@ def final_runs(evidence: Evidence) -> list[Run] | None:
 def in_finals(evidence: Evidence, family: str) -> list[Standing]:
     """The family's finalists, best first; those that are recorded."""
     stage = STAGES["finals"]
-    chosen = finalists(evidence, family) or []
+    chosen = finalists(evidence, family) or ()
     found = [_standing(evidence, c, stage.runs(c)) for c in chosen]
     return sorted((s for s in found if s.nats), key=lambda s: s.mean)
 
@@ -88,6 +99,7 @@ class Chosen:
     family: str  # the best softmax's
 
 
+@lru_cache(maxsize=4)
 def chosen(evidence: Evidence) -> Chosen | None:
     """The winners of the finals; None before these are complete."""
     runs = final_runs(evidence)

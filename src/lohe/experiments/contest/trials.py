@@ -182,17 +182,20 @@ def protocol() -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
-def trials(family: str) -> list[Trial]:
+@cache
+def trials(family: str) -> tuple[Trial, ...]:
     """The trials of a family that were committed."""
-    return [
+    return tuple(
         Trial(family, {k: v for k, v in options.items() if k != "seeds"}, tuple(options["seeds"]))
         for options in protocol()["families"][family]["trials"]
-    ]
+    )
 
 
-def trial_runs(family: str) -> list[Run]:
+@cache
+def trial_runs(family: str) -> tuple[Run, ...]:
     """The runs of a family's trials."""
-    return [run for t in trials(family) for run in STAGES["trials"].runs(t.configuration, t.seeds)]
+    stage = STAGES["trials"]
+    return tuple(run for t in trials(family) for run in stage.runs(t.configuration, t.seeds))
 
 
 def narrower(ours: Configuration) -> dict[str, Configuration]:
