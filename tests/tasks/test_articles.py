@@ -105,7 +105,7 @@ def test_a_formula_is_no_title():
 
 
 def test_one_article_cannot_be_halved():
-    with pytest.raises(ValueError, match="found 1. Import or fetch"):
+    with pytest.raises(ValueError, match=r"found 1\. Import or fetch"):
         article_starts(["\n", " = A = \n", "\n", "x y z"])
 
 
