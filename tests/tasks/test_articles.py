@@ -116,7 +116,7 @@ def test_wikitext2_has_sixty_articles_to_validate_and_to_test_on(shared_root):
     assert scored["valid"] + scored["later"] == 217_611 - 2
     assert scored["test"] == 245_074 - 1
     whole = WikiText2(release="tokens", protocol="strict").load(shared_root)
-    assert torch.equal(data.test.targets["next"], whole.test.targets["next"])
+    assert torch.equal(data.splits["test"].targets["next"], whole.splits["test"].targets["next"])
 
 
 def _two(n: int) -> list[slice]:

@@ -15,6 +15,8 @@ from lohe.experiments.contest.trials import (
     FAMILIES,
     FITTED,
     HELD_OUT,
+    LARGE,
+    LARGE_TOKENS,
     LENGTHS,
     PUBLISHED,
     STAGES,
@@ -31,7 +33,8 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import mean_std
 from lohe.models import ParameterCounts, parameter_counts
-from lohe.tasks import Data, Split
+from lohe.tasks import Data, Split, WikiText2Articles
+from lohe.tasks.language import SPECIALS
 from lohe.train import Run
 
 NONE = "no records"
@@ -158,13 +161,14 @@ def chosen_table(evidence: Evidence) -> Table:
         recorded = len(trial_runs(family)) - len(choose.missing(evidence, trial_runs(family)))
         first = next((s for s in choose.in_trials(evidence, family) if s.nats), None)
         last = next(iter(choose.in_finals(evidence, family)), None)
+        shown = last or first
         rows.append(
             (
                 family,
                 f"{recorded}/{len(trial_runs(family))}",
                 _reached(first),
                 _reached(last),
-                as_text((last or first).configuration) if last or first else "",
+                as_text(shown.configuration) if shown else "",
             )
         )
     columns = ("family", "models tried", "best of the trials", "best of the finals", "which")
@@ -204,9 +208,10 @@ def further(evidence: Evidence) -> Table:
     rows = []
     for name, c in rows_of(chosen).items():
         if c in (chosen.ours, chosen.best):
-            rows += [_further(evidence, name, longer(c, tokens)) for tokens in LENGTHS]
+            rows += [_further(evidence, f"{name}, windows of {t}", longer(c, t)) for t in LENGTHS]
         if c in (chosen.ours, chosen.best, PUBLISHED["softmax as published"]):
-            rows.append(_further(evidence, name, larger(c)))
+            size = f"{LARGE['layers']} layers, windows of {LARGE_TOKENS}"
+            rows.append(_further(evidence, f"{name}, {size}", larger(c)))
     notes = [
         "Second half of the validation articles, strict. An epoch chosen early means that the "
         "model learns the corpus by heart from there on."
@@ -245,9 +250,9 @@ def _shape(c: Configuration) -> tuple[str, ...]:
 @cache
 def _counts(c: Configuration) -> ParameterCounts:
     """Of the model of the strict protocol."""
-    run = STAGES["confirm"].runs(c)[0]
-    row = torch.zeros(1, run.task.tokens, dtype=torch.int16)
-    words = tuple(map(str, range(run.task.vocab + 4)))
+    run, task = STAGES["confirm"].runs(c)[0], WikiText2Articles()
+    row = torch.zeros(1, task.tokens, dtype=torch.int16)
+    words = tuple(map(str, range(task.vocab + len(SPECIALS))))
     data = Data({"train": Split({"tokens": row}, {"next": row})}, words, "")
     return parameter_counts(run.model.build(data))
 
@@ -316,7 +321,7 @@ def _further(evidence: Evidence, name: str, runs: Sequence[Run]) -> tuple[str, .
     there = [r for r in evidence.records(first) if r.seed in wanted]
     epochs = [r.notes["epoch"] + 1 for r in there if "epoch" in r.notes]
     return (
-        f"{name}, {first.model.layers} layers, windows of {first.task.tokens}",
+        name,
         str(len(there)),
         _shown([r.result[LATER] for r in there]),
         ", ".join(map(str, epochs)),

@@ -164,7 +164,7 @@ def draw(family: str) -> list[Trial]:
     So a family of few settings meets each of them equally often, give or take one, and a setting
     that is dealt again gets further seeds: every family trains as many models.
     """
-    space = SHARED | FAMILIES[family].choices
+    space = {**SHARED, **FAMILIES[family].choices}
     settings = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
     rng = random.Random(f"{SEED} {family}")  # random() is the same in every version of Python
     dealt: list[Trial] = []
