@@ -78,6 +78,8 @@ def test_an_articles_sums_are_those_of_its_words_alone(root, protocol, rng):
     ):
         if (name := data.names[word]).startswith("test"):  # its own words say whose they are
             assert member.nonzero().tolist() == [[int(name[4])]]
+    if protocol == "published":  # the inserted EOS goes with the word before it
+        assert torch.equal(test.targets["article"][:, -1], test.targets["article"][:, -2])
     whole = found["article_nll"].sum(), found["article_targets"].sum()
     assert torch.allclose(whole[0] / whole[1], found["nats"], rtol=1e-5)
     for a in range(3):
