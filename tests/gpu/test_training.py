@@ -12,7 +12,20 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 from accuracy import FEW_ULP, assert_as_accurate
-from lohe.models import LanguageModel, Oscillator, Softmax
+from lohe.models import (
+    ExponentialReadout,
+    FrozenAnchors,
+    LanguageModel,
+    LearnedSharpness,
+    NoDynamics,
+    Oscillator,
+    Softmax,
+    SoftmaxAlibi,
+    SoftmaxCosine,
+    SoftmaxPositions,
+    SoftmaxRope,
+    SoftmaxTemperature,
+)
 from lohe.ops import affine
 from lohe.tasks import Data, WikiText2, cross_entropy, language
 from lohe.train import AdamW, Pack, Run
@@ -34,6 +47,25 @@ EACH = pytest.mark.parametrize(
     "attention",
     [Softmax(), Oscillator(anchors="free"), Oscillator(sharpness=2)],
     ids=["softmax", "oscillator", "squared"],
+)
+EVERY = pytest.mark.parametrize(
+    "attention",
+    [
+        Softmax(),
+        Oscillator(anchors="free"),
+        Oscillator(sharpness=2),
+        Oscillator(d_osc=8, sharpness=4, gain="learned"),
+        SoftmaxTemperature(),
+        SoftmaxPositions(),
+        SoftmaxRope(),
+        SoftmaxAlibi(),
+        SoftmaxCosine(),
+        NoDynamics(d_osc=8, sharpness=4, gain="learned"),
+        ExponentialReadout(d_osc=8, beta=4.0),
+        LearnedSharpness(d_osc=8, gain="learned"),
+        FrozenAnchors(d_osc=8, sharpness=4, gain="learned"),
+    ],
+    ids=repr,
 )
 
 
@@ -151,7 +183,7 @@ def test_scores_are_those_of_the_plain_path(monkeypatch, attention):
         torch.testing.assert_close(found[name], wanted, rtol=1e-5, atol=0)
 
 
-@EACH
+@EVERY
 @pytest.mark.parametrize("dropout", [0.0, 0.1])
 def test_an_epoch_replayed_from_a_graph_repeats_itself(attention, dropout):
     how = run(attention)

@@ -137,6 +137,7 @@ def test_options_of_rivals_and_controls_reach_the_layer():
     direct = NoDynamics(5, 2.5, "learned").build(12, 3, 10)
     assert (direct.anchors.shape, direct.sharpness) == ((3, 10, 5), 2.5)
     assert direct.to_z.weight.shape == (15, 12)
+    assert direct.log_gain is not None
     assert direct.log_gain.tolist() == [0, 0, 0]
     exponential = ExponentialReadout(5, "relu", 2.0).build(12, 3, 10)
     assert (exponential.anchors.shape, exponential.coupling) == ((3, 10, 5), "relu")

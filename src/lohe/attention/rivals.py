@@ -1,7 +1,7 @@
 """Softmax attention as it is usually improved: what oscillators are to be compared with.
 
 An anchor for each position is also a position table in every layer, and a gain a temperature: each
-of these layers gives softmax one of the two, by the best known means.
+of these layers gives softmax one of the two, by well-known means.
 """
 
 import math
