@@ -18,6 +18,7 @@ LAYERS = [
     {"train"},
     {"experiments", "bench"},
     {"explorer", "demo", "doctor", "data_cli", "run_cli", "bench_cli"},
+    {"contest_cli"},
     {"cli"},
 ]
 RANK = {name: rank for rank, group in enumerate(LAYERS) for name in group}

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from lohe import __version__, bench_cli, cost, data_cli, run_cli
+from lohe import __version__, bench_cli, contest_cli, cost, data_cli, run_cli
 
 if TYPE_CHECKING:
     from lohe.doctor import Finding, Report
@@ -30,6 +30,7 @@ app.command("run")(run_cli.run_command)
 app.command("show")(run_cli.show_command)
 app.command("compare")(run_cli.compare_command)
 app.command("bench")(bench_cli.bench_command)
+app.command("contest")(contest_cli.contest_command)
 
 Json = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 COLOUR = {"ok": "green", "absent": "yellow", "failed": "red"}

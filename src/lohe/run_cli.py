@@ -57,9 +57,9 @@ def run_command(
       lohe run table2 --seeds 0-4 --device cpu
       lohe run table4 --device cuda --pack 5 --dry-run
     """
-    with _refusals():
+    with refusals():
         items, records = chosen(name), Store(store)
-        setting, where = Setting(scale, _corpora(corpus, data)), _device(device)
+        setting, where = Setting(scale, _corpora(corpus, data)), device_name(device)
         runs = seeded(all_runs(items.values(), setting), _seeds(seeds))
         measures = untaken(all_measures(items.values(), setting), records)
         models = model_runs(measures)
@@ -69,7 +69,7 @@ def run_command(
         with _logger(tensorboard) as log:
             _train(runs + models, models, records, where, pack, data, log)
         _measure(measures, Bench(records, where, data))
-        _show(items, Evidence(_records(records), setting))
+        _show(items, Evidence(readable_records(records), setting))
 
 
 def show_command(
@@ -86,8 +86,8 @@ def show_command(
       lohe show table2
       lohe show figure6 --figure figure6.png
     """
-    with _refusals():
-        records = _records(Store(store))
+    with refusals():
+        records = readable_records(Store(store))
         evidence = Evidence(records, _setting(scale, corpus, records))
         _show(chosen(name), evidence)
         if figure:
@@ -115,9 +115,9 @@ def compare_command(
       lohe compare --item table2 --item figure6
       lohe compare --html report
     """
-    with _refusals():
+    with refusals():
         asked = {name: item(name) for name in items or PAPER}
-        records = _records(Store(store))
+        records = readable_records(Store(store))
         evidence = Evidence(records, _setting(scale, corpus, records))
         if html:
             from lohe.experiments import page
@@ -161,7 +161,7 @@ def _setting(scale: str, corpus: str, records: list[Record]) -> Setting:
 
 
 @contextmanager
-def _refusals() -> Iterator[None]:
+def refusals() -> Iterator[None]:
     """What a user can cause, in one line: 2 for what was asked, 1 for the disk, 130 for Ctrl-C."""
     try:
         yield
@@ -176,7 +176,7 @@ def _refusals() -> Iterator[None]:
         raise typer.Exit(130) from None
 
 
-def _records(store: Store) -> list[Record]:
+def readable_records(store: Store) -> list[Record]:
     """All that can be read; the rest is named, and stays as it is."""
     with warnings.catch_warnings(record=True, action="always") as problems:
         records = list(store.all())
@@ -201,7 +201,7 @@ def _seeds(text: str) -> list[int] | None:
     return found
 
 
-def _device(name: str) -> str:
+def device_name(name: str) -> str:
     import torch
 
     if name == "auto":
@@ -228,7 +228,7 @@ def _plan(
     wanted = list(dict.fromkeys(runs + models))
     todo = missing(wanted, store, size, models)
     waiting = sum(len(p.seeds) for p in todo)
-    estimates = Estimates(_records(store), device)
+    estimates = Estimates(readable_records(store), device)
     console = Console(highlight=False, markup=False)
     console.print(
         f"{len(wanted)} runs, {len(wanted) - waiting} cached, {waiting} to train", style="bold"

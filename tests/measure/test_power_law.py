@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from lohe.experiments.reported import published
+from lohe.measure import power_law
 from lohe.measure.power_law import PowerLaw, Resampled, fit, held_out, resampled
 
 DIMENSIONS = [2, 4, 8, 16, 32]
@@ -162,3 +163,41 @@ def test_a_law_that_does_not_fall_gives_no_dimension():
     assert math.isnan(PowerLaw(1.0, 0.5, 1.0).dimension(-0.5))
     assert PowerLaw(1.0, 1e-4, 1.0).dimension(0.5) == math.inf
     assert math.isnan(fit([2, 4, 8], [1.0, 1.0, 1.0]).r2)
+
+
+def test_a_law_with_a_floor_is_found_where_it_is_one():
+    for floor, prefactor, exponent in [(93.0, 30.0, 0.8), (0.0, 5.0, 0.4), (10.0, -3.0, 2.0)]:
+        truth = power_law.Floored(floor, prefactor, exponent)
+        law = power_law.fit_floored([2, 4, 8, 16, 32], [truth.value(d) for d in (2, 4, 8, 16, 32)])
+        step = power_law.EXPONENTS[1] / power_law.EXPONENTS[0]
+        assert law.exponent == pytest.approx(exponent, rel=step - 1)
+        assert law.floor == pytest.approx(floor, abs=abs(prefactor) * 0.03)
+
+
+def test_a_floored_fit_beats_its_neighbours():
+    """No line in d^-α at another exponent of the grid leaves less."""
+    d, y = np.array([2.0, 4, 8, 16, 32]), np.array([110.0, 105.5, 101.0, 99.5, 97.0])
+    law = power_law.fit_floored(list(d), list(y))
+    left = np.square(y - [law.value(x) for x in d]).sum()
+    for exponent in power_law.EXPONENTS[::20]:
+        design = np.stack([np.ones(5), d**-exponent], axis=1)
+        assert left <= np.linalg.lstsq(design, y, rcond=None)[1].item() + 1e-9
+
+
+def test_seeds_without_spread_give_floors_without_spread():
+    truth = power_law.Floored(95.0, 20.0, 0.7)
+    samples = {d: [truth.value(d)] * 5 for d in (2, 4, 8, 16, 32)}
+    rng = np.random.default_rng(0)
+    draws = power_law.resampled_floored([97.0] * 3, samples, rng, draws=50)
+    low, high = draws.above_baseline
+    assert low == high == pytest.approx(-2.0, abs=0.3)
+    at = power_law.held_out(draws, 48, [truth.value(48)] * 3, 0.0)
+    assert at.predicted == pytest.approx(at.observed, abs=0.02)
+    noisy = {d: [y[0] + e for e in (-1, -0.5, 0, 0.5, 1)] for d, y in samples.items()}
+    low, high = power_law.resampled_floored([97.0, 96.0], noisy, rng).above_baseline
+    assert low < -2.0 < high
+
+
+def test_a_floor_needs_three_dimensions():
+    with pytest.raises(ValueError, match="three dimensions at least"):
+        power_law.fit_floored([2, 4], [3.0, 2.0])

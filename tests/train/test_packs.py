@@ -8,6 +8,7 @@ from torch.nn.utils import clip_grad_norm_
 
 import short_sva
 from accuracy import ROUNDING, TRAINED
+from lohe.models import Oscillator
 from lohe.ops import affine
 from lohe.train import Adam, AdamW, Pack, train
 
@@ -106,6 +107,19 @@ def test_the_order_of_a_seed_does_not_depend_on_the_pack(data):
         seen += list(orders)
     assert len({tuple(order.tolist()) for order in seen}) == 6
     assert all(torch.equal(order.sort().values, torch.arange(150)) for order in seen)
+
+
+def test_paired_models_see_the_same_batches_by_seed(data):
+    """Without it the order depends on how many numbers the model has drawn before."""
+    softmax, wide = short_sva.run(), short_sva.run(Oscillator(d_osc=8))
+    for paired in (None, True):
+        packs = [Pack(replace(r, paired=paired), SEEDS, data, CPU) for r in (softmax, wide)]
+        for _ in range(2):  # epochs
+            ours, theirs = (pack.order(150) for pack in packs)
+            assert torch.equal(ours, theirs) == bool(paired)
+            assert len({tuple(order.tolist()) for order in ours}) == len(SEEDS)
+        first = Pack(softmax, SEEDS, data, CPU).parameters
+        assert all(torch.equal(p, first[name]) for name, p in packs[0].parameters.items())
 
 
 @pytest.mark.parametrize("dropout", [0.0, 0.1])

@@ -75,9 +75,10 @@ def test_everything_that_decides_the_numbers_is_in_the_recipe():
         replace(run, precision="tf32"),
         replace(run, precision="bf16"),
         replace(run, limit=1000),
+        replace(run, paired=True),
     ]  # fmt: skip
     assert len({key(variant.recipe()) for variant in variants}) == len(variants)
-    assert variants[-2].recipe()["precision"] == "bf16"
+    assert variants[-3].recipe()["precision"] == "bf16"
 
 
 def test_the_key_of_a_recipe_stays():

@@ -160,7 +160,8 @@ def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Recor
             result={f"{s}.{m}": x for s, ms in outcome.result.items() for m, x in ms.items()},
             wall_seconds=trained.seconds / len(pack.seeds),
             curve=[{k: _short(v) for k, v in line.items()} for line in outcome.curve],
-            notes={"pack": seed_ranges(pack.seeds), "epoch": outcome.epoch, "data": _facts(data)},
+            notes={"pack": seed_ranges(pack.seeds), "epoch": outcome.epoch, "data": _facts(data)}
+            | ({"parts": _rounded(outcome.parts)} if outcome.parts else {}),
         )
         for outcome in trained.outcomes
     ]
@@ -187,6 +188,14 @@ def file_name(run: Run) -> str:
 def _short(x: float) -> float:
     """A curve is for looking at: five significant digits keep the files small."""
     return float(f"{x:.5g}")
+
+
+def _rounded(parts: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, list[float]]]:
+    """Sums over many words: nine significant digits are more than float32 gave them."""
+    return {
+        split: {name: [float(f"{x:.9g}") for x in values] for name, values in metrics.items()}
+        for split, metrics in parts.items()
+    }
 
 
 def _facts(data: Data) -> dict[str, Any]:

@@ -10,6 +10,7 @@ from jaxtyping import Float, Shaped
 
 DRAWS = 2000  # published
 NORMAL_95 = 1.96  # published: two digits
+EXPONENTS = np.geomspace(0.05, 5.0, 461)  # of laws with a floor: one per cent apart
 
 
 @dataclass(frozen=True)
@@ -145,3 +146,86 @@ def _lines(
     x = np.log(dimensions)
     slope = logs @ (x - x.mean()) / np.square(x - x.mean()).sum()
     return np.exp(logs.mean(axis=1) - slope * x.mean()), -slope
+
+
+@dataclass(frozen=True)
+class Floored:
+    """y ≈ floor + prefactor · d^(-exponent): where does it end?"""
+
+    floor: float
+    prefactor: float
+    exponent: float
+
+    def value(self, d: float) -> float:
+        return float(self.floor + self.prefactor * d**-self.exponent)
+
+
+@dataclass(frozen=True)
+class FlooredDraws(Resampled):
+    """Floored laws refitted to seeds drawn with replacement; `baselines` are drawn with them."""
+
+    floors: Float[np.ndarray, " draw"]
+    baselines: Float[np.ndarray, " draw"]
+
+    def gaps(self, d: float) -> Float[np.ndarray, " draw"]:
+        """The values themselves: their gap to 0."""
+        return self.floors + super().gaps(d)
+
+    @property
+    def above_baseline(self) -> tuple[float, float]:
+        """95 % percentile interval of the floor minus the mean of the baseline."""
+        if not len(self.floors):
+            return math.nan, math.nan
+        low, high = np.percentile(self.floors - self.baselines, [2.5, 97.5])
+        return float(low), float(high)
+
+
+def fit_floored(dimensions: Sequence[float], values: Sequence[float]) -> Floored:
+    """Least squares of the values themselves, every dimension with the same weight.
+
+    For a given exponent the law is a straight line in d^(-exponent); of the exponents in
+    `EXPONENTS` the best is taken. A best one at either end says that the data do not bend enough to
+    tell a floor.
+
+    >>> law = fit_floored([2, 4, 8, 16], [18.0, 14.0, 12.0, 11.0])
+    >>> round(law.floor, 1), round(law.exponent, 2)
+    (10.0, 1.0)
+    """
+    if len(set(dimensions)) < 3 or not all(map(math.isfinite, values)):
+        raise ValueError(
+            f"A law with a floor needs finite values at three dimensions at least, got "
+            f"{list(values)} at {list(dimensions)}."
+        )
+    floor, prefactor, exponent = _floored(
+        np.asarray(dimensions, dtype=float), np.asarray(values, dtype=float)[None]
+    )
+    return Floored(floor.item(), prefactor.item(), exponent.item())
+
+
+def resampled_floored(
+    baseline: Sequence[float],
+    samples: Mapping[int, Sequence[float]],
+    rng: np.random.Generator,
+    draws: int = DRAWS,
+) -> FlooredDraws:
+    """The floored law of mean(samples[d]), with the seeds of each, and the baseline's, redrawn."""
+    dimensions = sorted(samples)
+    groups = [np.asarray(x, dtype=float) for x in (baseline, *(samples[d] for d in dimensions))]
+    means = [x[rng.integers(0, len(x), (draws, len(x)))].mean(axis=1) for x in groups]
+    law = _floored(np.asarray(dimensions, dtype=float), np.stack(means[1:], axis=1))
+    floors, prefactors, exponents = law
+    return FlooredDraws(prefactors, exponents, floors, means[0])
+
+
+def _floored(
+    dimensions: Float[np.ndarray, " d"], values: Float[np.ndarray, "draw d"]
+) -> tuple[Shaped[np.ndarray, " draw"], Shaped[np.ndarray, " draw"], Shaped[np.ndarray, " draw"]]:
+    """Floor, prefactor and exponent of each row: the exponent that leaves the least squares."""
+    x = dimensions ** -EXPONENTS[:, None]  # (exponent, d)
+    centred = x - x.mean(axis=1, keepdims=True)
+    y = values - values.mean(axis=1, keepdims=True)
+    slopes = y @ (centred / np.square(centred).sum(axis=1, keepdims=True)).T  # (draw, exponent)
+    explained = slopes**2 * np.square(centred).sum(axis=1)
+    best = explained.argmax(axis=1)
+    slope = slopes[np.arange(len(values)), best]
+    return values.mean(axis=1) - slope * x[best].mean(axis=1), slope, EXPONENTS[best]

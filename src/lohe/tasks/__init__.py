@@ -5,6 +5,7 @@ batch = data.train.take(torch.randperm(len(data.train))[:64])
 loss = task.loss(model(**batch.inputs), batch.targets)
 """
 
+from lohe.tasks.articles import WikiText2Articles
 from lohe.tasks.dataset import Data, Split, Task, total
 from lohe.tasks.features import KeywordFeatures
 from lohe.tasks.generated import GeneratedClips, GeneratedText
@@ -27,6 +28,7 @@ __all__ = [
     "Task",
     "TinyStories",
     "WikiText2",
+    "WikiText2Articles",
     "data_root",
     "total",
 ]

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import torch
 from jaxtyping import Int16
@@ -33,6 +33,9 @@ SOURCES = {"raw": "wikitext2-raw", "tokens": "wikitext2"}  # what `lohe data` ca
 PUNCTUATION = re.compile(r"""([.,!?;:()\[\]{}"'])""")
 
 Protocol = Literal["published", "strict"]
+PROTOCOLS: tuple[Protocol, ...] = ("published", "strict")
+Lines = dict[str, list[str]]
+Streams = dict[str, Int16[Tensor, " word"]]
 
 
 @dataclass(frozen=True)
@@ -53,13 +56,21 @@ class WikiText2(language.NextWord):
 
     def __post_init__(self) -> None:
         one_of("WikiText2", "release", self.release, tuple(FOLDERS))
-        one_of("WikiText2", "protocol", self.protocol, ("published", "strict"))
+        one_of("WikiText2", "protocol", self.protocol, PROTOCOLS)
         at_least("WikiText2", "tokens", self.tokens, 1)
         at_least("WikiText2", "vocab", self.vocab, 1)
 
     def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
-        texts = self._texts(data_root(root))
-        words = {name: list(tokenize(text.lines())) for name, text in texts.items()}
+        _, names, streams, facts = self._read(data_root(root))
+        splits = cut(streams, self.tokens, self.protocol)
+        facts["chunks"] = {name: len(split) for name, split in splits.items()}
+        return Data(splits, names, checksum(splits), facts)
+
+    def _read(self, root: Path) -> tuple[Lines, tuple[str, ...], Streams, dict[str, Any]]:
+        """The lines of each split, the vocabulary, the lines' words as ids, and what they are."""
+        texts = self._texts(root)
+        lines = {name: list(text.lines()) for name, text in texts.items()}
+        words = {name: list(tokenize(rows)) for name, rows in lines.items()}
         for name, text in texts.items():
             if len(words[name]) < self.tokens:
                 raise ValueError(
@@ -70,14 +81,12 @@ class WikiText2(language.NextWord):
             manifest.check(text.path, text.sha256)
         names = language.vocabulary(Counter(words["train"]), self.vocab)
         streams = {name: encode(stream, names) for name, stream in words.items()}
-        splits = cut(streams, self.tokens, self.protocol)
         facts = {
             "task": asdict(self),
             "sources": {text.path.name.removesuffix(".xz"): text.sha256 for text in texts.values()},
             "words": {name: len(stream) for name, stream in words.items()},
-            "chunks": {name: len(split) for name, split in splits.items()},
         }
-        return Data(splits, names, checksum(splits), facts)
+        return lines, names, streams, facts
 
     def _texts(self, root: Path) -> dict[str, TextFile]:
         folder, source = root / FOLDERS[self.release], SOURCES[self.release]
@@ -97,15 +106,21 @@ def cut(
     streams: dict[str, Int16[Tensor, " word"]], tokens: int, protocol: Protocol
 ) -> dict[str, Split]:
     """Train, valid and test by `protocol`, and the last two by each protocol under its name."""
-    ways = {"published": wrapped_chunks, "strict": overlapping_windows}
     splits = {
-        f"{name}_{way}": language.next_token(ways[way](streams[name], tokens))
+        f"{name}_{way}": language.next_token(chunks(streams[name], tokens, way))
         for name in ("valid", "test")
-        for way in ways
+        for way in PROTOCOLS
     }
     chosen = {name: splits[f"{name}_{protocol}"] for name in ("valid", "test")}
-    train = language.next_token(ways[protocol](streams["train"], tokens))
+    train = language.next_token(chunks(streams["train"], tokens, protocol))
     return {"train": train} | chosen | splits
+
+
+def chunks(
+    stream: Int16[Tensor, " word"], tokens: int, protocol: Protocol
+) -> Int16[Tensor, "chunk token"]:
+    """The stream in pieces, by `protocol`."""
+    return (wrapped_chunks if protocol == "published" else overlapping_windows)(stream, tokens)
 
 
 def tokenize(lines: Iterable[str]) -> Iterator[str]:

@@ -27,12 +27,16 @@ class Checkpoint(Protocol):
 
 @dataclass
 class Outcome:
-    """What became of one seed: a line an epoch, and the metrics of the selected one by split."""
+    """What became of one seed: a line an epoch, and the metrics of the selected one by split.
+
+    `parts` has the metrics that are many numbers, such as one for each article.
+    """
 
     seed: int
     curve: list[Metrics] = field(default_factory=list)
     epoch: int = 0
     result: dict[str, Metrics] = field(default_factory=dict)
+    parts: dict[str, dict[str, list[float]]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -110,7 +114,10 @@ def train(
             if id(split) not in scored:
                 scored[id(split)] = pack.score(split, best)
             for n, outcome in enumerate(outcomes):
-                outcome.result[name] = {k: v[n].item() for k, v in scored[id(split)].items()}
+                of_seed = {k: v[n] for k, v in scored[id(split)].items()}
+                outcome.result[name] = {k: v.item() for k, v in of_seed.items() if not v.ndim}
+                if parts := {k: v.tolist() for k, v in of_seed.items() if v.ndim}:
+                    outcome.parts[name] = parts
     return Trained(run, outcomes, best, earlier + time.perf_counter() - started)
 
 

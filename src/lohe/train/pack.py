@@ -33,6 +33,8 @@ class Pack:
         # one generator a seed: it draws the parameters, then the order of each epoch
         self.orders = [torch.Generator().manual_seed(seed) for seed in seeds]
         models = [run.model.build(data, g).to(self.dtype) for g in self.orders]
+        if run.paired:  # another model has drawn more or fewer numbers by now
+            self.orders = [torch.Generator().manual_seed(_order(seed)) for seed in seeds]
         self.parameters, self.buffers = _stack(models, device)
         self.trained = [p for p in self.parameters.values() if p.requires_grad]
         self.dropout = torch.Generator(device).manual_seed(_name(run, seeds))
@@ -85,7 +87,7 @@ class Pack:
     @torch.no_grad()
     def score(
         self, split: Split, parameters: Parameters | None = None, batch: int = 256
-    ) -> dict[str, Float[Tensor, " seeds"]]:
+    ) -> dict[str, Float[Tensor, "seeds ..."]]:
         """The task's metrics of every seed on one split."""
         parameters = self.parameters if parameters is None else parameters
         split = split.to(self.device)
@@ -174,3 +176,8 @@ def _stack(models: list[torch.nn.Module], device: torch.device) -> tuple[Paramet
 def _name(run: Run, seeds: list[int]) -> int:
     """A number for the pack's dropout that only the run and its seeds decide."""
     return int(hashlib.sha256(repr((run.recipe(), seeds)).encode()).hexdigest()[:15], 16)
+
+
+def _order(seed: int) -> int:
+    """A number for the order of a seed's examples, whatever its model; apart from the seeds."""
+    return int(hashlib.sha256(f"order {seed}".encode()).hexdigest()[:15], 16)

@@ -3,14 +3,14 @@
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import torch
 from torch import Tensor
 
 from lohe.tasks import Data, Task
 
-LATER = ("patience",)  # options that earlier recipes did not have
+LATER = ("patience", "paired")  # options that earlier recipes did not have
 PRECISIONS = ("float32", "tf32", "bf16", "float64")
 
 
@@ -48,7 +48,8 @@ class Run:
     Gradients are clipped at a global norm of `clip`. `select` says which epoch is reported: "last",
     or "lowest perplexity" / "highest accuracy" over epochs on the split `valid`, as published.
     `limit` cuts every split (for smoke runs). `patience` ends a pack once none of its seeds has
-    improved for so many epochs; the schedule stays that of `epochs`.
+    improved for so many epochs; the schedule stays that of `epochs`. `paired`: the order of the
+    examples depends on the seed alone, so that other models with this seed see the same batches.
     """
 
     task: Task
@@ -62,6 +63,7 @@ class Run:
     precision: str = "float32"
     limit: int | None = None
     patience: int | None = None
+    paired: Literal[True] | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:

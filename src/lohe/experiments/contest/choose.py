@@ -1,0 +1,119 @@
+"""Who goes on: trials of 10 epochs, finals of 30, judged on the first half of the articles.
+
+What is compared is the mean over seeds of log perplexity on `valid`, at the epoch that was best for
+the seed. A run that diverged counts as infinitely bad. Nothing here reads another split.
+"""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import lru_cache
+from statistics import fmean
+
+from lohe.experiments.contest.trials import (
+    FAMILIES,
+    FINALISTS,
+    OURS,
+    RIVALS,
+    STAGES,
+    Configuration,
+    trial_runs,
+    trials,
+)
+from lohe.experiments.evidence import Evidence
+from lohe.train import Run
+
+JUDGED = "valid.nats"
+
+
+@dataclass(frozen=True)
+class Standing:
+    """A configuration and what it reached: log perplexity by seed."""
+
+    configuration: Configuration
+    nats: tuple[float, ...]
+
+    @property
+    def mean(self) -> float:
+        values = [x if math.isfinite(x) else math.inf for x in self.nats]
+        return fmean(values) if values else math.inf
+
+
+def missing(evidence: Evidence, runs: Iterable[Run]) -> list[Run]:
+    """Those without a record."""
+    there: dict[Run, set[int]] = {}
+    found = []
+    for run in runs:
+        recipe = replace(run, seed=0)
+        if recipe not in there:
+            there[recipe] = set(_by_seed(evidence, recipe))
+        if run.seed not in there[recipe]:
+            found.append(run)
+    return found
+
+
+@lru_cache(maxsize=16)
+def in_trials(evidence: Evidence, family: str) -> tuple[Standing, ...]:
+    """The family's settings, best first; a setting that was drawn again has more seeds."""
+    seeds: dict[Configuration, list[int]] = {}
+    for trial in trials(family):
+        seeds.setdefault(trial.configuration, []).extend(trial.seeds)
+    stage = STAGES["trials"]
+    found = [_standing(evidence, c, stage.runs(c, s)) for c, s in seeds.items()]
+    return tuple(sorted(found, key=lambda s: s.mean))
+
+
+@lru_cache(maxsize=16)
+def finalists(evidence: Evidence, family: str) -> tuple[Configuration, ...] | None:
+    """The best few of the trials; None before all of them are recorded."""
+    if missing(evidence, trial_runs(family)):
+        return None
+    return tuple(s.configuration for s in in_trials(evidence, family)[:FINALISTS])
+
+
+def final_runs(evidence: Evidence) -> list[Run] | None:
+    """What the finals need; None before the trials of all families are complete."""
+    found: list[Run] = []
+    for family in FAMILIES:
+        chosen = finalists(evidence, family)
+        if chosen is None:
+            return None
+        found += [run for c in chosen for run in STAGES["finals"].runs(c)]
+    return found
+
+
+def in_finals(evidence: Evidence, family: str) -> list[Standing]:
+    """The family's finalists, best first; those that are recorded."""
+    stage = STAGES["finals"]
+    chosen = finalists(evidence, family) or ()
+    found = [_standing(evidence, c, stage.runs(c)) for c in chosen]
+    return sorted((s for s in found if s.nats), key=lambda s: s.mean)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """What is confirmed: one configuration of ours, and the best softmax of any family."""
+
+    ours: Configuration
+    best: Configuration
+    family: str  # the best softmax's
+
+
+@lru_cache(maxsize=4)
+def chosen(evidence: Evidence) -> Chosen | None:
+    """The winners of the finals; None before these are complete."""
+    runs = final_runs(evidence)
+    if runs is None or missing(evidence, runs):
+        return None
+    first = {family: in_finals(evidence, family)[0] for family in FAMILIES}
+    family = min(RIVALS, key=lambda name: first[name].mean)
+    return Chosen(first[OURS].configuration, first[family].configuration, family)
+
+
+def _standing(evidence: Evidence, configuration: Configuration, runs: list[Run]) -> Standing:
+    there = _by_seed(evidence, runs[0])
+    return Standing(configuration, tuple(there[r.seed] for r in runs if r.seed in there))
+
+
+def _by_seed(evidence: Evidence, run: Run) -> dict[int, float]:
+    return {record.seed: record.result[JUDGED] for record in evidence.records(run)}

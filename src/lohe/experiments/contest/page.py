@@ -1,0 +1,126 @@
+"""The page: what the tables say, and perplexity against d_osc."""
+
+import math
+from collections.abc import Sequence
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import numpy as np
+
+from lohe.experiments.contest import choose, law, tables
+from lohe.experiments.contest.law import Law
+from lohe.experiments.contest.tables import NONE, curve_name, verdict
+from lohe.experiments.contest.trials import FITTED, HELD_OUT, PUBLISHED, protocol
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.item import Figure
+from lohe.experiments.store import files
+from lohe.experiments.tables import Table
+from lohe.measure.significance import mean_std
+from lohe.viz.style import drawing, save
+
+COMMAND = "lohe contest page"
+TABLES = (
+    tables.confirmed,
+    tables.controlled,
+    tables.law_table,
+    tables.further,
+    tables.chosen_table,
+)
+
+
+def figure(evidence: Evidence) -> Figure:
+    """Perplexity against d_osc: p = 1, the chosen p with gain, and softmax as lines."""
+    import matplotlib.pyplot as plt
+
+    from lohe.viz import curves, scaling
+    from lohe.viz.style import BLUE, DEFINED, GREY, SOFTMAX
+
+    drawn, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
+    scaling.dimension_axis(ax, sorted((*FITTED, *HELD_OUT)))
+    ax.set_ylabel("perplexity, validation (second half), strict")
+    chosen = choose.chosen(evidence)
+    if chosen is None:
+        ax.text(0.5, 0.5, NONE, transform=ax.transAxes, ha="center", color=GREY)
+        return drawn
+    looks = {"p = 1": (DEFINED, "s"), "chosen": (BLUE, "o")}
+    for name, here in law.laws(evidence, chosen).items():
+        color, marker = looks[name]
+        _draw(ax, here, scaling, curve_name(name, chosen), color, marker)
+    lines = {f"best softmax ({chosen.family})": (chosen.best, SOFTMAX)}
+    plain = PUBLISHED["softmax as published"]
+    if plain != chosen.best:
+        lines["softmax as published"] = (plain, GREY)
+    levels = {n: (law.perplexities(evidence, c), color) for n, (c, color) in lines.items()}
+    highest = max((fmean(v) for v, _ in levels.values() if v), default=math.nan)
+    for name, (values, color) in levels.items():
+        if values and math.isfinite(fmean(values)):
+            curves.level(ax, fmean(values), name, color=color, above=fmean(values) == highest)
+    handles, _ = ax.get_legend_handles_labels()
+    if handles:
+        ax.legend(fontsize=8.5)
+    drawn.supxlabel(
+        f"dotted: fit to d_osc 2-32; diamonds: {' and '.join(map(str, HELD_OUT))}, held out, with "
+        "the 95 % interval predicted",
+        fontsize=8,
+    )
+    return drawn
+
+
+def page(evidence: Evidence, picture: str) -> str:
+    """The page as Markdown; `picture` is the figure's file, relative to it."""
+    given = protocol()
+    parts = [
+        "# Beyond softmax",
+        f"Made by `{COMMAND}` from the records in `results/`; not to be edited.",
+        given["question"],
+        f"**{verdict(evidence)}**",
+        f"![Perplexity against d_osc]({picture})",
+        *(_markdown(table(evidence)) for table in TABLES),
+        "## Protocol",
+        f"Committed on {given['committed']}, before any of these runs "
+        "(`src/lohe/experiments/contest/protocol.json`). Seen before: " + given["seen_before"],
+        "\n".join(f"- *{name}*: {text}" for name, text in given["rules"].items()),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def write(path: Path, evidence: Evidence) -> list[Path]:
+    """The page at `path`, and its figure beside it."""
+    picture = path.with_suffix(".png")
+    with drawing():
+        save(figure(evidence), picture)
+    files.write(path, page(evidence, picture.name).encode())
+    return [path, picture]
+
+
+def _draw(ax: Any, here: Law, scaling: Any, label: str, color: str, marker: str) -> None:
+    known = [d for d in FITTED if here.samples.get(d)]
+    means = np.array([fmean(here.samples[d]) for d in known])
+    sems = np.array([_sem(here.samples[d]) for d in known])
+    if known:
+        scaling.points(ax, known, means, sems, label=label, color=color, marker=marker)
+    if here.fit is not None:
+        scaling.curve(ax, (min(FITTED), max(HELD_OUT)), here.fit.value, color=color)
+    for d in HELD_OUT:
+        if values := here.samples.get(d):
+            at = (here.held_out or {}).get(d)
+            interval = (at.low, at.high) if at else (math.nan, math.nan)
+            scaling.held_out(ax, d, fmean(values), interval, color=color)
+
+
+def _sem(values: Sequence[float]) -> float:
+    return mean_std(values)[1] / math.sqrt(len(values))
+
+
+def _markdown(table: Table) -> str:
+    """A heading, the table, and its notes."""
+
+    def line(cells: Sequence[str]) -> str:
+        return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
+
+    parts = [f"## {table.title}", ""]
+    if table.rows:
+        parts += [line(table.columns), line(["---"] * len(table.columns))]
+        parts += [line(row) for row in table.rows] + [""]
+    return "\n".join(parts + [f"- {note}" for note in table.notes])

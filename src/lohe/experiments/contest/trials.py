@@ -1,0 +1,317 @@
+"""What competes: families of mechanisms, the trials drawn from each, and the runs they become."""
+
+import json
+import random
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from functools import cache
+from importlib import resources
+from itertools import product
+from typing import Any
+
+from lohe.experiments import recipes
+from lohe.models import (
+    ExponentialReadout,
+    FrozenAnchors,
+    LearnedSharpness,
+    Mechanism,
+    NoDynamics,
+    Oscillator,
+    Softmax,
+    SoftmaxAlibi,
+    SoftmaxCosine,
+    SoftmaxPositions,
+    SoftmaxRope,
+    SoftmaxTemperature,
+)
+from lohe.models.positions import Positions
+from lohe.tasks import WikiText2Articles
+from lohe.tasks.wikitext2 import Protocol
+from lohe.train import AdamW, Run, brief
+
+SEED = 6  # of the draws
+TRIALS = 24  # of each family
+SHARED: Mapping[str, tuple[Any, ...]] = {
+    "learning_rate": (2.5e-4, 5e-4, 1e-3),
+    "dropout": (0.1, 0.2),
+}
+OWN_POSITIONS = ("none", "sinusoidal")  # a mechanism with positions of its own may do without
+
+
+@dataclass(frozen=True)
+class Family:
+    """A mechanism, and what may be chosen about it besides the shared options.
+
+    `positions` is the model's, everything else a field of the mechanism.
+    """
+
+    mechanism: Mechanism
+    choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+
+
+OURS = "oscillator"
+FAMILIES: Mapping[str, Family] = {
+    OURS: Family(Oscillator(gain="learned"), {"d_osc": (8, 16, 32, 48), "sharpness": (1, 2, 4, 8)}),
+    "softmax": Family(Softmax()),
+    "softmax, temperature": Family(SoftmaxTemperature(), {"temperature": (0.5, 1.0)}),
+    "softmax, positions in every layer": Family(
+        SoftmaxPositions(), {"deviation": (0.02, 0.2), "positions": OWN_POSITIONS}
+    ),
+    "softmax, rotary": Family(
+        SoftmaxRope(), {"base": (100.0, 10_000.0), "positions": OWN_POSITIONS}
+    ),
+    "softmax, linear biases": Family(
+        SoftmaxAlibi(), {"octaves": (4.0, 8.0), "positions": OWN_POSITIONS}
+    ),
+    "softmax, cosine": Family(SoftmaxCosine(), {"scale": (3.0, 10.0)}),
+}
+RIVALS = tuple(name for name in FAMILIES if name != OURS)
+
+
+@dataclass(frozen=True)
+class Configuration:
+    """A mechanism and how it is trained: what is drawn, compared and chosen."""
+
+    mechanism: Mechanism
+    learning_rate: float = 5e-4
+    dropout: float = 0.1
+    positions: Positions = "sinusoidal"
+
+
+PUBLISHED: Mapping[str, Configuration] = {
+    "softmax as published": Configuration(Softmax()),
+    "oscillator as published": Configuration(Oscillator(d_osc=32, anchors="free")),
+}
+
+
+@dataclass(frozen=True)
+class Stage:
+    """How long, how exactly and with which seeds a configuration is trained."""
+
+    epochs: int
+    seeds: tuple[int, ...]
+    precision: str = "float32"
+    test: bool = False
+
+    def runs(
+        self,
+        configuration: Configuration,
+        seeds: Iterable[int] | None = None,
+        protocol: Protocol = "strict",
+        tokens: int = 48,
+    ) -> list[Run]:
+        """A run a seed, with as many words in a batch whatever the length; all paired by seed."""
+        c = configuration
+        base = recipes.wikitext2(c.mechanism)
+        run = replace(
+            base,
+            task=WikiText2Articles(
+                release="tokens", protocol=protocol, test=self.test, tokens=tokens
+            ),
+            model=replace(base.model, dropout=c.dropout, positions=c.positions),
+            optimizer=AdamW(lr=c.learning_rate),
+            batch=base.batch * 48 // tokens,
+            epochs=self.epochs,
+            precision=self.precision,
+            paired=True,
+        )
+        return [replace(run, seed=s) for s in (self.seeds if seeds is None else seeds)]
+
+
+# Seeds of a later stage are none of an earlier one's: what was chosen by luck is not lucky again.
+STAGES: Mapping[str, Stage] = {
+    "trials": Stage(epochs=10, seeds=(0, 1), precision="tf32"),
+    "finals": Stage(epochs=30, seeds=(20, 21, 22), precision="tf32"),
+    "confirm": Stage(epochs=30, seeds=tuple(range(100, 110)), test=True),
+    "controls": Stage(epochs=30, seeds=tuple(range(100, 105)), test=True),
+    "law": Stage(epochs=30, seeds=tuple(range(40, 45)), precision="tf32"),
+    "length": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),
+    "scale": Stage(epochs=30, seeds=(60, 61, 62), precision="tf32"),
+}
+FINALISTS = 3  # of each family
+ASKED = (16, 32)  # d_osc at which a win is asked for
+LENGTHS = (128, 256)
+LARGE: Mapping[str, int] = {"layers": 6, "d_model": 384, "heads": 6, "d_ff": 1536}
+LARGE_TOKENS, LARGE_PATIENCE = 256, 3
+FITTED, HELD_OUT = (2, 4, 8, 16, 32), (24, 48)
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One draw: options by name, and the seeds that are trained for it."""
+
+    family: str
+    options: Mapping[str, Any]
+    seeds: tuple[int, ...]
+
+    @property
+    def configuration(self) -> Configuration:
+        return configured(self.family, self.options)
+
+
+def configured(family: str, options: Mapping[str, Any]) -> Configuration:
+    """The family's mechanism with these options."""
+    outside = {"learning_rate", "dropout", "positions"}
+    inside = {k: v for k, v in options.items() if k not in outside}
+    mechanism: Any = FAMILIES[family].mechanism
+    trained = {k: v for k, v in options.items() if k in outside}
+    return Configuration(replace(mechanism, **inside), **trained)
+
+
+def draw(family: str) -> list[Trial]:
+    """The family's trials: its settings shuffled, dealt, and shuffled again when all are dealt.
+
+    So a family of few settings meets each of them equally often, give or take one, and a setting
+    that is dealt again gets further seeds: every family trains as many models.
+    """
+    space = {**SHARED, **FAMILIES[family].choices}
+    settings = [dict(zip(space, values, strict=True)) for values in product(*space.values())]
+    rng = random.Random(f"{SEED} {family}")  # random() is the same in every version of Python
+    dealt: list[Trial] = []
+    while len(dealt) < TRIALS:
+        first = 2 * (len(dealt) // len(settings))
+        shuffled = sorted(settings, key=lambda _: rng.random())
+        dealt += [Trial(family, options, (first, first + 1)) for options in shuffled]
+    return dealt[:TRIALS]
+
+
+@cache
+def protocol() -> dict[str, Any]:
+    """protocol.json, as committed."""
+    file = resources.files("lohe.experiments.contest") / "protocol.json"
+    return json.loads(file.read_text(encoding="utf-8"))
+
+
+@cache
+def trials(family: str) -> tuple[Trial, ...]:
+    """The trials of a family that were committed."""
+    return tuple(
+        Trial(family, {k: v for k, v in options.items() if k != "seeds"}, tuple(options["seeds"]))
+        for options in protocol()["families"][family]["trials"]
+    )
+
+
+@cache
+def trial_runs(family: str) -> tuple[Run, ...]:
+    """The runs of a family's trials."""
+    stage = STAGES["trials"]
+    return tuple(run for t in trials(family) for run in stage.runs(t.configuration, t.seeds))
+
+
+def narrower(ours: Configuration) -> dict[str, Configuration]:
+    """The chosen oscillator at the dimensions that the question asks about."""
+    mechanism: Any = ours.mechanism
+    return {
+        f"oscillator, d_osc = {d}": replace(ours, mechanism=replace(mechanism, d_osc=d))
+        for d in ASKED
+        if d != mechanism.d_osc
+    }
+
+
+def confirm_runs(ours: Configuration, best: Configuration) -> list[Run]:
+    """Four configurations, each trained by both protocols; ours also at other dimensions."""
+    four, stage = dict.fromkeys((ours, best, *PUBLISHED.values())), STAGES["confirm"]
+    return [
+        *(run for c in four for run in stage.runs(c)),
+        *(run for c in narrower(ours).values() for run in stage.runs(c)),
+        *(run for c in four for run in stage.runs(c, protocol="published")),
+    ]
+
+
+def controls(ours: Configuration) -> dict[str, Configuration]:
+    """The chosen oscillator with one part changed: which part does the work?"""
+    o: Any = ours.mechanism
+    parts = {"d_osc": o.d_osc, "sharpness": o.sharpness, "gain": o.gain}
+    mechanisms: dict[str, Mechanism] = {
+        "p = 1, no gain": replace(o, sharpness=1, gain=None),
+        "no gain": replace(o, gain=None),
+        "p = 1": replace(o, sharpness=1),
+        "free anchors": replace(o, anchors="free"),
+        "frozen anchors": FrozenAnchors(**parts),
+        "no dynamics": NoDynamics(**parts),
+        "exponential readout": ExponentialReadout(d_osc=o.d_osc, beta=float(max(o.sharpness, 1))),
+        "learned p": LearnedSharpness(d_osc=o.d_osc, start=float(max(o.sharpness, 2)), gain=o.gain),
+    }
+    found = {name: replace(ours, mechanism=m) for name, m in mechanisms.items()}
+    found["no other positions"] = replace(ours, positions="none")
+    return {name: c for name, c in found.items() if c != ours}
+
+
+def control_runs(ours: Configuration) -> list[Run]:
+    return [run for c in controls(ours).values() for run in STAGES["controls"].runs(c)]
+
+
+def curves(ours: Configuration) -> dict[str, dict[int, Configuration]]:
+    """By d_osc: p = 1 as defined, and the chosen p with its gain; trained as the chosen one is."""
+    chosen: Any = ours.mechanism
+    kinds = {"p = 1": replace(chosen, sharpness=1, gain=None), "chosen": chosen}
+    return {
+        name: {
+            d: replace(ours, mechanism=replace(m, d_osc=d)) for d in sorted((*FITTED, *HELD_OUT))
+        }
+        for name, m in kinds.items()
+    }
+
+
+def law_runs(ours: Configuration, best: Configuration) -> list[Run]:
+    """Both curves, and the softmax that they are compared with."""
+    there = [c for curve in curves(ours).values() for c in curve.values()]
+    there += [best, PUBLISHED["softmax as published"]]
+    return [run for c in dict.fromkeys(there) for run in STAGES["law"].runs(c)]
+
+
+def longer(configuration: Configuration, tokens: int) -> list[Run]:
+    """Windows of so many words, as many words in a batch as ever."""
+    return STAGES["length"].runs(configuration, tokens=tokens)
+
+
+def larger(configuration: Configuration) -> list[Run]:
+    """Six layers, windows of 256 words; training ends once validation stops improving."""
+    return [
+        replace(run, model=replace(run.model, **LARGE), patience=LARGE_PATIENCE)
+        for run in STAGES["scale"].runs(configuration, tokens=LARGE_TOKENS)
+    ]
+
+
+def length_runs(ours: Configuration, best: Configuration) -> list[Run]:
+    return [run for t in LENGTHS for c in (ours, best) for run in longer(c, t)]
+
+
+def scale_runs(ours: Configuration, best: Configuration) -> list[Run]:
+    three = dict.fromkeys((ours, best, PUBLISHED["softmax as published"]))
+    return [run for c in three for run in larger(c)]
+
+
+def as_text(configuration: Configuration) -> str:
+    """For people: the mechanism, and how it is trained."""
+    c = configuration
+    trained = f"learning rate {c.learning_rate:g}, dropout {c.dropout:g}"
+    return f"{brief(c.mechanism)}, {trained}" + (", no positions" if c.positions == "none" else "")
+
+
+def seconds(run: Run, seeds: int) -> float:
+    """What a pack may take on the protocol's GPU, from the speed that the protocol states."""
+    speed = protocol()["speed"]
+    factor = speed["tf32"] if run.precision == "tf32" else 1.0
+    factor *= speed["large"] if run.model.layers == LARGE["layers"] else 1.0
+    epoch = factor * (speed["epoch"] + speed["seed_epoch"] * seeds)
+    return speed["start"] + run.epochs * epoch
+
+
+def generated() -> dict[str, Any]:
+    """The parts of protocol.json that follow from this module."""
+    return {
+        "seed": SEED,
+        "space": {k: list(v) for k, v in SHARED.items()},
+        "stages": {
+            name: asdict(stage) | {"seeds": list(stage.seeds)} for name, stage in STAGES.items()
+        },
+        "families": {
+            name: {
+                "mechanism": type(family.mechanism).__name__,
+                "choices": {k: list(v) for k, v in family.choices.items()},
+                "trials": [dict(t.options) | {"seeds": list(t.seeds)} for t in draw(name)],
+            }
+            for name, family in FAMILIES.items()
+        },
+    }
