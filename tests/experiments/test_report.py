@@ -144,7 +144,7 @@ def test_of_keyword_spotting_it_is_said_that_processes_shared_the_device():
     keywords = Evidence([fakes.record(run)], Setting())
     item = replace(about(), runs=lambda setting: [run])
     table = report.times(sections(keywords, item=item), keywords)
-    assert any("8 minutes" in note and "LOG.md" in note for note in table.notes)
+    assert any("several processes at once" in note and "LOG.md" in note for note in table.notes)
 
 
 @pytest.mark.parametrize(

@@ -31,7 +31,7 @@ HEADLINES = {
 # What the records cannot tell of themselves
 SHARED = (
     "Keyword spotting, as it is in results/, was trained and measured by several processes at once "
-    "on one H200: 8 minutes of it, not the sum above (LOG.md)."
+    "on one GPU, which took less than the sum above (LOG.md says how long)."
 )
 TASKS = {
     "SVA": "subject-verb agreement",

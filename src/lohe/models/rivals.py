@@ -3,7 +3,8 @@
 Whether tokens also carry positions of their own is up to the model (`positions`).
 """
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import torch
 
@@ -12,15 +13,16 @@ from lohe.attention import (
     CosineAttention,
     PositionedAttention,
     RotaryAttention,
+    SoftmaxAttention,
     TemperatureAttention,
 )
 
 
 @dataclass(frozen=True)
-class SoftmaxTemperature:
-    """Softmax with a learned temperature for each head, from `temperature` on."""
+class _Rival:
+    """Builds `layer`, whose options the fields are."""
 
-    temperature: float = 1.0
+    layer: ClassVar[type[SoftmaxAttention]]
 
     def build(
         self,
@@ -29,82 +31,51 @@ class SoftmaxTemperature:
         max_tokens: int,
         causal: bool = False,
         generator: torch.Generator | None = None,
-    ) -> TemperatureAttention:
-        return TemperatureAttention(
-            d_model, heads, temperature=self.temperature, causal=causal, generator=generator
-        )
+    ) -> SoftmaxAttention:
+        options = asdict(self)
+        if self.layer is PositionedAttention:
+            options["max_tokens"] = max_tokens
+        return self.layer(d_model, heads, causal=causal, generator=generator, **options)
 
 
 @dataclass(frozen=True)
-class SoftmaxPositions:
+class SoftmaxTemperature(_Rival):
+    """Softmax with a learned temperature for each head, from `temperature` on."""
+
+    layer = TemperatureAttention
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class SoftmaxPositions(_Rival):
     """Softmax with a learned position table in every layer, N(0, deviation²) at the start.
 
     At d_osc = d_model / heads it has exactly the numbers of the anchors, `PositionedAttention`.
     """
 
+    layer = PositionedAttention
     deviation: float = 0.02
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> PositionedAttention:
-        return PositionedAttention(
-            d_model, heads, max_tokens, deviation=self.deviation, causal=causal, generator=generator
-        )
-
 
 @dataclass(frozen=True)
-class SoftmaxRope:
+class SoftmaxRope(_Rival):
     """Softmax with rotary positions in every layer."""
 
+    layer = RotaryAttention
     base: float = 10_000.0
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> RotaryAttention:
-        return RotaryAttention(d_model, heads, base=self.base, causal=causal, generator=generator)
-
 
 @dataclass(frozen=True)
-class SoftmaxAlibi:
+class SoftmaxAlibi(_Rival):
     """Softmax with fixed biases that fall linearly with distance, of `octaves` slopes."""
 
+    layer = AlibiAttention
     octaves: float = 8.0
-
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> AlibiAttention:
-        return AlibiAttention(
-            d_model, heads, octaves=self.octaves, causal=causal, generator=generator
-        )
 
 
 @dataclass(frozen=True)
-class SoftmaxCosine:
+class SoftmaxCosine(_Rival):
     """Softmax over s cos(q, k), with a learned s for each head, from `scale` on."""
 
+    layer = CosineAttention
     scale: float = 10.0
-
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> CosineAttention:
-        return CosineAttention(d_model, heads, scale=self.scale, causal=causal, generator=generator)

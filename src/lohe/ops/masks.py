@@ -1,5 +1,6 @@
 """Which keys a query may use, kept as the pieces it was given in, so that no T x T mask is made."""
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import torch
@@ -44,6 +45,21 @@ class Allowed:
             j = torch.arange(j0, j1, device=self.device)
             tile = _meet(tile, (j <= i + offset)[None, None])
         return tile
+
+
+def met(parts: Iterable[Bool[Tensor, "_ _ _ _"]]) -> Bool[Tensor, "_ _ _ _"] | None:
+    """Their conjunction, as small as it comes; None without any."""
+    all_of = None
+    for part in parts:
+        all_of = _meet(all_of, part)
+    return all_of
+
+
+def strides(mask: Bool[Tensor, "_ _ _ _"] | None) -> tuple[int, ...]:
+    """Of its four axes, 0 where it broadcasts."""
+    if mask is None:
+        return 0, 0, 0, 0
+    return tuple(0 if n == 1 else s for n, s in zip(mask.shape, mask.stride(), strict=True))
 
 
 def _block(part: Tensor, where: tuple[slice, ...]) -> Tensor:

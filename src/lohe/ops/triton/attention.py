@@ -15,7 +15,7 @@ from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
 from lohe.ops.autograd import Pair, register
-from lohe.ops.masks import Allowed
+from lohe.ops.masks import Allowed, met
 from lohe.ops.triton import kernels
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
@@ -61,12 +61,8 @@ def attention(
 
 def _key_masks(allowed: Allowed) -> tuple[Tensor, ...]:
     """The masks of keys met into one, (batch | 1, heads | 1, 1, keys)."""
-    if not allowed.parts:
-        return ()
-    met = allowed.parts[0]
-    for part in allowed.parts[1:]:
-        met = met & part
-    return (met.expand(-1, -1, -1, allowed.keys).contiguous(),)
+    mask = met(allowed.parts)
+    return () if mask is None else (mask.expand(-1, -1, -1, allowed.keys).contiguous(),)
 
 
 # --- what every kernel of a call is told ---------------------------------------------------------

@@ -14,9 +14,11 @@ from typing import no_type_check
 import triton
 import triton.language as tl
 
+from lohe.ops import coupling
+
 LOG2E = tl.constexpr(1.4426950408889634)
 LN2 = tl.constexpr(0.6931471805599453)
-RELU_FLOOR = tl.constexpr(1e-3)
+RELU_FLOOR = tl.constexpr(coupling.RELU_FLOOR)
 
 
 @triton.jit
@@ -31,17 +33,21 @@ def factor(scale, COUPLING: tl.constexpr):
 @triton.jit
 @no_type_check
 def coupled(x, scale, COUPLING: tl.constexpr, FAST: tl.constexpr, DTYPE: tl.constexpr):
-    """w(x) in DTYPE. relu lacks its floor, which belongs to the sum: 1e-3 / factor a key."""
+    """w(x) in DTYPE; a NaN stays one.
+
+    relu lacks its floor, which belongs to the sum: 1e-3 / factor a key.
+    """
     if COUPLING == "relu":
         if FAST:
             return _rectified(x, DTYPE)
-        return tl.maximum(x, 0.0).to(DTYPE)
+        return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL).to(DTYPE)
     if COUPLING == "softplus":
         t = tl.exp2(tl.abs(x) * (-scale * LOG2E))
         return (tl.maximum(x, 0.0) + _log1p(t, 1.0 / scale, FAST)).to(DTYPE)
     s = x * scale
     if COUPLING == "elu":
-        return (tl.maximum(s, 0.0) + tl.exp2(tl.minimum(s, 0.0) * LOG2E)).to(DTYPE)
+        above, below = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL), tl.minimum(s, 0.0)
+        return (above + tl.exp2(below * LOG2E)).to(DTYPE)
     return tl.exp2(s * LOG2E).to(DTYPE)
 
 

@@ -16,9 +16,9 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from lohe.ops.coupling import COUPLINGS, RELU_FLOOR
 from lohe.ops.linear import State
-from lohe.ops.masks import Allowed
+from lohe.ops.masks import Allowed, met, strides
+from lohe.ops.triton.couplings import RELU_FLOOR, coupled
 
 # sizes do not make another kernel: the number of keys grows with every token
 SIZES = ["heads", "splits", "span", "queries", "keys", "r_h", "mask_b", "mask_h"]
@@ -26,7 +26,6 @@ MOST_QUERIES = 16
 PROGRAMS = 1024  # that fill a GPU: a few for each processor, so that loads are always under way
 FEWEST_KEYS = 512  # of a program: below, starting it costs more than it brings
 BLOCK = 8192  # numbers of g at a time
-NAMES = tuple(COUPLINGS)
 
 
 def serves(f: Tensor, g: Tensor, anchors: Tensor, allowed: Allowed) -> bool:
@@ -142,7 +141,7 @@ def _parts(
         DHP=max(least, triton.next_power_of_2(d_h)),
         D=d_osc,
         DP=max(least, triton.next_power_of_2(d_osc)),
-        COUPLING=NAMES.index(coupling),
+        COUPLING=coupling,
         PEAK=peaked,
         CAUSAL=allowed.causal,
         KEY=mask is not None,
@@ -153,24 +152,17 @@ def _parts(
     return h, peak
 
 
-def _key_mask(allowed: Allowed) -> tuple[Tensor | None, tuple[int, int, int]]:
-    """The masks of the keys as bytes, and strides for (batch, heads, keys): 0 where they repeat."""
-    if not allowed.parts:
-        return None, (0, 0, 0)
-    mask = allowed.parts[0]
-    for part in allowed.parts[1:]:
-        mask = mask & part
-    b, h, _, j = (0 if n == 1 else s for n, s in zip(mask.shape, mask.stride(), strict=True))
-    return mask.view(torch.uint8), (b, h, j)
+def _key_mask(allowed: Allowed) -> tuple[Tensor | None, tuple[int, ...]]:
+    """The masks of the keys as bytes, and strides for (batch, heads, keys)."""
+    mask = met(allowed.parts)
+    b, h, _, j = strides(mask)
+    return None if mask is None else mask.view(torch.uint8), (b, h, j)
 
 
 # --- kernels ------------------------------------------------------------------------------------
 # `no_type_check` keeps the tests' shape checks out of what Triton reads.
 
-SOFTPLUS, RELU, ELU, EXP = (
-    tl.constexpr(NAMES.index(n)) for n in ("softplus", "relu", "elu", "exp")
-)
-FLOOR = tl.constexpr(RELU_FLOOR)
+
 NORMAL = tl.constexpr(torch.finfo(torch.float32).tiny)
 ROUNDING = tl.constexpr(4 * torch.finfo(torch.float32).eps)
 
@@ -178,17 +170,10 @@ ROUNDING = tl.constexpr(4 * torch.finfo(torch.float32).eps)
 @triton.jit
 @no_type_check
 def _coupling(s, COUPLING: tl.constexpr):
-    """σ of Eq. 2; softplus keeps its digits where it is small, log(1 + u) = u - u²/2 + ..."""
-    if COUPLING == RELU:
-        w = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + FLOOR
-    elif COUPLING == ELU:
-        w = tl.where(s > 0, s + 1, tl.exp(s))
-    elif COUPLING == EXP:
-        w = tl.exp(s)
-    else:
-        u = tl.exp(-tl.abs(s))
-        w = tl.where(u < 2.0**-10, u * (1 - u * 0.5), tl.log(1 + u))
-        w = tl.maximum(s, 0.0, propagate_nan=tl.PropagateNan.ALL) + w
+    """σ of Eq. 2, floor included."""
+    w = coupled(s, 1.0, COUPLING, False, tl.float32)
+    if COUPLING == "relu":
+        w += RELU_FLOOR
     return w
 
 

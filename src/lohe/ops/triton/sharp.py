@@ -33,7 +33,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lohe.ops.autograd import Pair, register
-from lohe.ops.masks import Allowed
+from lohe.ops.masks import Allowed, met, strides
 
 LARGEST_WHOLE_POWER = 31  # by products; above, exp2(p log2 c)
 SPLIT_UP_TO = 10  # d_osc for which three products of float16 parts cost no more than 32 columns
@@ -140,15 +140,9 @@ def _laid_out(z: Tensor, r: Tensor, v: Tensor, gain: Tensor, p: Tensor) -> tuple
 
 
 def _part(parts: list[Tensor]) -> tuple[Tensor | None, tuple[int, ...]]:
-    """The masks of one kind as bytes, and their strides: 0 along an axis that broadcasts."""
-    if not parts:
-        return None, (0, 0, 0, 0)
-    mask = parts[0]
-    for part in parts[1:]:
-        mask = mask & part
-    return mask.view(torch.uint8), tuple(
-        0 if n == 1 else step for n, step in zip(mask.shape, mask.stride(), strict=True)
-    )
+    """The masks of one kind as bytes, and their strides."""
+    mask = met(parts)
+    return None if mask is None else mask.view(torch.uint8), strides(mask)
 
 
 def _width(columns: int) -> int:
