@@ -29,7 +29,9 @@ def test_every_kernel_is_timed_and_its_memory_told(tmp_path):
     assert both.keys() >= {*MECHANISMS, "flash", "efficient", "flex"}
     # at least the output and a gradient for each of f, g and v
     least = 4 * 16384 * 32 * 64 * 2
-    assert all(row.peak_bytes and row.peak_bytes >= least for row in both.values())
+    assert not [
+        (name, row.peak_bytes) for name, row in both.items() if (row.peak_bytes or 0) < least
+    ]
 
 
 def test_events_agree_with_the_host():

@@ -32,16 +32,16 @@ def compare(
         if isinstance(errors, Row):
             yield errors
         else:
-            run = Passes(attention(setup, case, mechanism), inputs, grad).run
-            entries.append(Contestant(name, "ours", run, {"errors": errors}))
+            passes = Passes(attention(setup, case, mechanism), inputs, grad)
+            entries.append(passes.contestant(name, "ours", setup.device, errors=errors))
 
     def rival(name: str, attend: Attend) -> Contestant:
-        run = Passes(attend, x, grad).run
-        return Contestant(name, "flex" if name == "flex" else "sdpa", run)
+        kind = "flex" if name == "flex" else "sdpa"
+        return Passes(attend, x, grad).contestant(name, kind, setup.device)
 
     found, left_out = rivals(setup, case, (x["f"], x["g"], x["v"]), rival, with_flex=flex)
     yield from left_out
-    yield from setup.race(case, entries + found, Passes.measures)
+    yield from setup.race(case, entries + found, Passes.measures(setup.device))
 
 
 def projections(setup: Setup, case: Case) -> dict[str, Tensor]:

@@ -109,6 +109,16 @@ def captured(stage: Callable[[], object], device: torch.device) -> Callable[[], 
     return graph.replay
 
 
+def waited_for(stage: Callable[[], object]) -> Callable[[], object]:
+    """The same work with the time that Python takes to ask for it, for which the GPU waits."""
+
+    def eager() -> None:
+        torch.cuda.synchronize()
+        stage()
+
+    return eager
+
+
 def peak_bytes(run: Run, device: torch.device) -> int | None:
     """GPU memory that a run needs above what is held before it, its results included."""
     if device.type != "cuda":

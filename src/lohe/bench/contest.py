@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any, ClassVar
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -27,12 +27,16 @@ Attend = Callable[[Tensor, Tensor, Tensor], Tensor]  # of queries, keys and valu
 
 @dataclass(frozen=True)
 class Contestant:
-    """Something to be timed; `facts` are further fields of its rows."""
+    """Something to be timed; `facts` are further fields of its rows.
+
+    Its memory is that of `once`, or of the run where that says nothing: a CUDA graph holds its own.
+    """
 
     name: str
     kind: Kind
     run: clock.Run
     facts: dict[str, Any] = field(default_factory=dict)
+    once: clock.Run = ()
 
 
 @dataclass(frozen=True)
@@ -74,10 +78,10 @@ class Setup:
         """Rows of all contestants for each measure, a slice of the stages that they run.
 
         The ratio is to the fastest contestant of the kinds `against`, chosen for each measure. Peak
-        memory is that of all stages, and stands with the last measure.
+        memory stands with the last measure.
         """
         runs, last = [c.run for c in contestants], list(measures)[-1]
-        peaks = [clock.peak_bytes(run, self.device) for run in runs]
+        peaks = [clock.peak_bytes(c.once or c.run, self.device) for c in contestants]
         stages = clock.timed(runs, clock.clock(self.device), self.budget)
         for measure, part in measures.items():
             seconds = [times[:, part].sum(axis=1) for times in stages]
@@ -101,18 +105,44 @@ class Setup:
 
 
 class Passes:
-    """A function forward without gradients, then forward and backward, as three stages."""
+    """A function forward without gradients, backward, and both.
 
-    measures: ClassVar = {"forward": slice(0, 1), "backward": slice(2, 3), "both": slice(1, 3)}
+    On CUDA each is replayed from a graph, and then forward and both are called once more "eager":
+    with the time that Python takes to call them, for which the GPU waits.
+    """
 
     def __init__(self, function: Callable[..., Tensor], inputs: dict[str, Tensor], grad: Tensor):
         self.function, self.grad = function, grad
         self.inputs = {name: x.detach().requires_grad_() for name, x in inputs.items()}
         self.out: Tensor | None = None
 
-    @property
-    def run(self) -> clock.Run:
-        return self.only_forward, self.forward, self.backward
+    @staticmethod
+    def measures(device: torch.device) -> dict[str, slice]:
+        """Which stages make up which measure."""
+        if device.type != "cuda":
+            return {"forward": slice(0, 1), "backward": slice(2, 3), "both": slice(1, 3)}
+        names = ("forward", "backward", "forward eager", "both eager", "both")
+        return {name: slice(n, n + 1) for n, name in enumerate(names)}
+
+    def contestant(self, name: str, kind: Kind, device: torch.device, **facts: Any) -> Contestant:
+        once = (self.forward, self.backward)
+        if device.type != "cuda":
+            return Contestant(name, kind, (self.only_forward, *once), facts)
+        eager = [clock.waited_for(stage) for stage in (self.only_forward, self.both)]
+        try:
+            only_forward = clock.captured(self.only_forward, device)
+            self.forward()
+            backward = clock.captured(partial(self.backward, again=True), device)
+            both = clock.captured(self.both, device)
+        except RuntimeError as error:
+            self.forward()
+            only_forward, backward, both = (
+                self.only_forward,
+                partial(self.backward, True),
+                self.both,
+            )
+            facts |= {"note": f"no CUDA graph: {error}"}
+        return Contestant(name, kind, (only_forward, backward, *eager, both), facts, once)
 
     def only_forward(self) -> None:
         with torch.no_grad():
@@ -121,10 +151,15 @@ class Passes:
     def forward(self) -> None:
         self.out = self.function(**self.inputs)
 
-    def backward(self) -> None:
+    def backward(self, again: bool = False) -> None:
         assert self.out is not None
-        torch.autograd.grad(self.out, list(self.inputs.values()), self.grad)
-        self.out = None
+        inputs = list(self.inputs.values())
+        torch.autograd.grad(self.out, inputs, self.grad, retain_graph=again)
+        self.out = self.out if again else None
+
+    def both(self) -> None:
+        out = self.function(**self.inputs)
+        torch.autograd.grad(out, list(self.inputs.values()), self.grad)
 
 
 def sdpa(name: str, f: Tensor, g: Tensor, v: Tensor, *, causal: bool) -> Tensor:

@@ -14,7 +14,7 @@ from lohe.attention import Cache, OscillatorAttention
 from lohe.attention.projections import merge_heads, split_heads
 from lohe.bench import gate
 from lohe.bench.attention import SMALL_HEADS, SMALL_TOKENS, options
-from lohe.bench.clock import captured
+from lohe.bench.clock import captured, waited_for
 from lohe.bench.contest import Attend, Contestant, Setup, rivals
 from lohe.bench.rows import Case, Kind, Row
 from lohe.models import Oscillator
@@ -113,11 +113,7 @@ def contestant(
     """A step replayed from a graph where there are graphs, and the step as it is called."""
     if setup.device.type != "cuda":
         return Contestant(name, kind, (step,), facts)
-
-    def eager() -> None:
-        torch.cuda.synchronize()  # now the GPU waits for the host
-        step()
-
+    eager = waited_for(step)
     try:
         replay = captured(step, setup.device)
     except RuntimeError as error:

@@ -22,6 +22,7 @@ Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS = ("auto", "reference", "chunked", "triton")
 
 SMALL = 2**16  # query-key pairs in a head up to which one plain tile is faster than chunks
+MANY = 2**18  # pairs in all heads from which on the kernels pay for short sequences, too
 # what the kernels were written for; they are imported where they are used
 HAS_TRITON = find_spec("triton") is not None
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
@@ -231,9 +232,11 @@ def _choose(p: Problem, backend: str) -> str:
         )
     if backend != "auto":
         return backend
-    if p.drives.queries * p.drives.keys <= SMALL:
-        return "plain"
-    return "triton" if p.f.is_cuda and _not_by_triton(p) is None else "chunked"
+    pairs = p.drives.queries * p.drives.keys
+    long, many = pairs > SMALL, pairs * p.f.shape[0] * p.f.shape[1] > MANY
+    if (long or many) and p.f.is_cuda and _not_by_triton(p) is None:
+        return "triton"
+    return "chunked" if long else "plain"
 
 
 @torch.compiler.assume_constant_result

@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCK = 2048  # classes at a time
+PIECE = 16384  # numbers that a program rescales
 WARPS = 16
 
 
@@ -46,6 +47,17 @@ def negative_log_likelihood(
             num_warps=WARPS,
         )
     return nll
+
+
+def rescale(
+    gradient: Float[Tensor, "models rows classes"], factor: Float[Tensor, " models"]
+) -> None:
+    """Multiply each model's gradient in place; a factor of 1, as in training, costs nothing."""
+    count = gradient[0].numel()
+    with torch.cuda.device_of(gradient):
+        _rescale[(triton.cdiv(count, PIECE), len(gradient))](
+            gradient, factor.contiguous(), count, BLOCK=PIECE, num_warps=WARPS
+        )
 
 
 def _block(classes: int) -> int:
@@ -100,3 +112,14 @@ def _rows(
                 b_x = tl.load(p_x + o, mask=o < CLASSES, other=float("-inf"))  # [BLOCK]
                 b_g = tl.exp(b_x - top) * share - tl.where(o == target, scale, 0.0)
                 tl.store(p_g + o, b_g, mask=o < CLASSES)
+
+
+@triton.jit
+@no_type_check
+def _rescale(p_gradient, p_factor, count, BLOCK: tl.constexpr):
+    """By a mask, not a branch: where the factor is 1 nothing is read or written."""
+    factor = tl.load(p_factor + tl.program_id(1))
+    o = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    p_g = p_gradient + tl.program_id(1).to(tl.int64) * count + o
+    moved = o < tl.where(factor == 1.0, 0, count)  # a NaN is not 1
+    tl.store(p_g, tl.load(p_g, mask=moved) * factor, mask=moved)

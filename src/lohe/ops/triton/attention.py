@@ -149,14 +149,14 @@ class Tiles(NamedTuple):
     stages: int
 
 
-def tiles(kind: str, f: Tensor) -> tuple[Tiles, ...]:
+def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
     """For forward, queries (df) and keys (dg, dr): the fastest seen on an H200, then smaller ones
     for devices with less shared memory. `benchmarks/tiles.py` times others.
     """
     if f.element_size() == 4:  # three TF32 products for one
-        first = (32, 4 if f.shape[-1] <= 64 else 8, 2)
+        first = (32, 4, 2)  # with 8 warps Triton 3.6 writes past its shared memory
     elif f.shape[-1] <= 64:
-        first = {"forward": (128, 4, 3), "queries": (64, 4, 3), "keys": (64, 4, 3)}[kind]
+        first = (128 if kind == "forward" and not causal else 64, 4, 3)
     elif f.shape[-1] <= 128:
         first = {"forward": (64, 4, 3), "queries": (64, 4, 2), "keys": (64, 4, 2)}[kind]
     else:
@@ -177,7 +177,8 @@ def _launch(
         "keys": kernels._keys_backward,
     }[kind]
     f = call.tensors[0]
-    cuts, grid = tiles(kind, f), (triton.cdiv(rows, BLOCK), call.batch * call.heads)
+    cuts = tiles(kind, f, bool(call.constants["CAUSAL"]))
+    grid = (triton.cdiv(rows, BLOCK), call.batch * call.heads)
     key = (kind, f.dtype, f.device, *constants.values())
     for n in range(_FITS.get(key, 0), len(cuts)):
         step, warps, stages = cuts[n]
@@ -191,6 +192,11 @@ def _launch(
         else:
             _FITS[key] = n
             return
+
+
+def _registers(call: _Call, most: int) -> int | None:
+    """At most so many for a thread, so that more programs share a processor; measured up to 64."""
+    return most if call.constants["DV"] <= 64 else None
 
 
 def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Tensor:
@@ -240,6 +246,7 @@ def _launch_forward(
     arguments = (
         f, g, v, call.r, packed, call.mask, *(sums or (h, h)), o, h, den, top,
         *call.strides(0, 1, 2), call.r.stride(0), _over(packed, 0), packed.stride(1), *call.of_mask,
+        _over(sums[1], 0) if sums else 0,
         call.heads, call.queries, call.keys, call.origin, call.key_blocks, scale, power, gain,
     )  # fmt: skip
     _launch("forward", call, call.queries, arguments, {**call.constants, "READOUT": readout})
@@ -247,33 +254,43 @@ def _launch_forward(
 
 
 def _sums_over_keys(call: _Call) -> tuple[Tensor, Tensor]:
-    """Running sums over blocks of keys: Σ m [1; r] vᵀ and Σ m [1; r]."""
-    v, blocks = call.tensors[2], call.key_blocks
-    w, n = _room_for_sums(call, blocks)
+    """Σ m [1; r] vᵀ up to each block of keys, and Σ m [1; r] up to each key."""
+    v, blocks, features = call.tensors[2], call.key_blocks, 1 + call.r.shape[-1]
+    w, n = _room_for_sums(call, blocks), _room_for_counts(call)
+    kernels._counts[(n.shape[0] * call.heads, features)](
+        call.r, call.mask, n, call.r.stride(0), *call.of_mask, call.heads, call.keys,
+        **call.only(("MASKED", "D_OSC")), CHUNK=min(1024, triton.next_power_of_2(call.keys)),
+        num_warps=4,
+    )  # fmt: skip
     kernels._block_sums[(blocks, call.batch * call.heads)](
-        v, call.r, call.mask, w, n,
+        v, call.r, call.mask, w,
         *call.strides(2), call.r.stride(0), *call.of_mask,
         call.heads, call.keys, call.origin, blocks,
         **call.only(("D_OSC", "D_V", "D_R", "DV", "MASKED", "PRECISION")), BLOCK=BLOCK,
-        num_warps=1 if call.r.shape[-1] <= kernels.FEW.value else 4,
+        num_warps=1 if call.r.shape[-1] <= kernels.FEW.value else 2,
     )  # fmt: skip
-    _run(call, w, n, blocks, reverse=False)
+    _run(call, w, None, blocks)
     return w, n
 
 
-def _room_for_sums(call: _Call, blocks: int) -> tuple[Tensor, Tensor]:
-    """For each block (1 + d_osc) rows of d_v numbers, and (1 + d_osc) numbers."""
-    features, d_v = 1 + call.r.shape[-1], call.constants["D_V"]
-    w = call.r.new_empty(call.batch, call.heads, blocks * features, d_v)
-    return w, call.r.new_empty(call.batch, call.heads, blocks, features)
+def _room_for_sums(call: _Call, blocks: int) -> Tensor:
+    """For each block (1 + d_osc) rows of d_v numbers."""
+    rows = blocks * (1 + call.r.shape[-1])
+    return call.r.new_empty(call.batch, call.heads, rows, call.constants["D_V"])
 
 
-def _run(call: _Call, w: Tensor, n: Tensor, blocks: int, *, reverse: bool) -> None:
+def _room_for_counts(call: _Call) -> Tensor:
+    """(1 + d_osc) numbers for each key, and for each sequence if their masks differ."""
+    return call.r.new_empty(call.mask.shape[0], call.heads, 1 + call.r.shape[-1], call.keys)
+
+
+def _run(call: _Call, w: Tensor, n: Tensor | None, blocks: int, *, reverse: bool = False) -> None:
     """Sums of blocks become running sums, in place."""
     features = 1 + call.r.shape[-1]
     kernels._scan[(call.batch * call.heads, features)](
-        w, n, blocks, **call.only(("D_V", "DV")), FEATURES=features, REVERSE=reverse,
-        CHUNK=min(CHUNK, triton.next_power_of_2(blocks)), num_warps=4,
+        w, w if n is None else n, blocks, **call.only(("D_V", "DV")), FEATURES=features,
+        COUNTS=n is not None, REVERSE=reverse, CHUNK=min(CHUNK, triton.next_power_of_2(blocks)),
+        num_warps=1,
     )  # fmt: skip
 
 
@@ -297,7 +314,8 @@ def _(f, g, v, r, masks, coupling, causal, scale, gain):  # pyright: ignore
         r.new_empty(*rows, r.shape[-1]),
         r.new_empty(*rows, 1),
         r.new_empty(*rows, int(coupling == "exp")),
-        *_room_for_sums(call, call.key_blocks),
+        _room_for_sums(call, call.key_blocks),
+        _room_for_counts(call),
     )
 
 
@@ -350,19 +368,25 @@ def attention_backward(
     call = _call(f, g, v, r, masks, coupling, causal, coupling == "exp")
     blocks, programs = call.query_blocks, call.batch * call.heads
     dh, c = torch.empty_like(h), torch.empty_like(den)
-    s, t = _room_for_sums(call, blocks)
+    s, t = _room_for_sums(call, blocks), call.r.new_empty(*h.shape[:2], blocks, 1 + r.shape[-1])
+    constants = call.only(READ)
+    few = r.shape[-1] <= kernels.FEW.value
+    if few and not causal:  # nothing is left to the matrix units
+        constants["D_R"] = triton.next_power_of_2(r.shape[-1])
     strides = (*call.strides(2), call.r.stride(0), *call.of_mask)
     kernels._before[(blocks, programs)](
         do, o, call.tensors[2], call.r, call.mask, w, n, h, den, dh, c, s, t, *strides,
-        call.heads, call.queries, call.keys, call.origin, call.key_blocks, gain,
-        **call.only(READ), BLOCK=BLOCK, num_warps=4, num_stages=1,
+        _over(n, 0), call.heads, call.queries, call.keys, call.origin, call.key_blocks, gain,
+        **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
+        maxnreg=_registers(call, 128 if few else 168),
     )  # fmt: skip
     _run(call, s, t, blocks, reverse=True)
     dv, dr = v.new_empty(v.shape), r.new_empty(call.batch, *r.shape)
     kernels._after[(call.key_blocks, programs)](
         do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv, *strides,
         call.heads, call.queries, call.keys, call.origin, blocks, gain,
-        **call.only(READ), BLOCK=BLOCK, num_warps=4, num_stages=1,
+        **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
+        maxnreg=_registers(call, 168),
     )  # fmt: skip
     df, dg, dr = _launch_backward(call, dh, top, scale, dr)
     return df, dg, dv, dr

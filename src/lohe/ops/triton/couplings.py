@@ -42,6 +42,8 @@ def coupled(x, scale, COUPLING: tl.constexpr, FAST: tl.constexpr, DTYPE: tl.cons
             return _rectified(x, DTYPE)
         return tl.maximum(x, 0.0, propagate_nan=tl.PropagateNan.ALL).to(DTYPE)
     if COUPLING == "softplus":
+        if FAST and DTYPE == tl.float16:  # noqa: SIM300
+            return _softplus_in_half(x, -scale * LOG2E, 1.0 / scale)
         t = tl.exp2(tl.abs(x) * (-scale * LOG2E))
         return (tl.maximum(x, 0.0) + _log1p(t, 1.0 / scale, FAST)).to(DTYPE)
     s = x * scale
@@ -79,6 +81,43 @@ def _log1p(t, unit, FAST: tl.constexpr):
         return t * q
     small = t * (1.0 - t * (0.5 - t * (1.0 / 3.0)))  # 1 + t would round t away
     return unit * tl.where(t < 1e-3, small, tl.log(1.0 + t))
+
+
+@triton.jit
+@no_type_check
+def _softplus_in_half(x, rate, unit):
+    """max(x, 0) + unit log(1 + t) with t = 2^(rate |x|), two elements at a time in float16.
+
+    t is made in float32, t q(t) with 11 bits, which is what the result has; q is the polynomial of
+    `_log1p`. Two thirds of the instructions of float32.
+    """
+    return tl.inline_asm_elementwise(
+        """{
+        .reg .f32 a, b;
+        .reg .b32 t, q, u, c;
+        abs.f32 a, $1;
+        abs.f32 b, $2;
+        mul.f32 a, a, $3;
+        mul.f32 b, b, $4;
+        ex2.approx.ftz.f32 a, a;
+        ex2.approx.ftz.f32 b, b;
+        cvt.rn.f16x2.f32 t, b, a;
+        mov.b32 q, 0x294B294B;
+        mov.b32 c, 0xB10AB10A;
+        fma.rn.f16x2 q, q, t, c;
+        mov.b32 c, 0x34E734E7;
+        fma.rn.f16x2 q, q, t, c;
+        mov.b32 c, 0xB7F4B7F4;
+        fma.rn.f16x2 q, q, t, c;
+        mov.b32 c, 0x3C003C00;
+        fma.rn.f16x2 q, q, t, c;
+        mul.rn.f16x2 q, q, t;
+        cvt.rn.f16x2.f32 u, $6, $5;
+        cvt.rn.relu.f16x2.f32 c, $2, $1;
+        fma.rn.f16x2 $0, q, u, c;
+        }""",
+        "=r,r,r,r,r,r,r", [x, rate, unit], dtype=tl.float16, is_pure=True, pack=2,
+    )  # fmt: skip
 
 
 @triton.jit

@@ -7,8 +7,8 @@ At p = 1 the readout is linear attention (`ops.linear`): with the sums
     N_i = Σ_j m_j,   P_i = Σ_j m_j r_j,   V_i = Σ_j m_j v_j,   W_i = Σ_j m_j r_j v_jᵀ
 
 over the keys that query i sees (m masks keys), o_i = (V_i + γ z_i W_i) / (N_i + γ z_i·P_i).
-Blocks of keys end where blocks of queries do, so these sums are those of all earlier blocks
-(`_block_sums`, `_scan`) and a triangle.
+N and P are made for every key (`_counts`). Blocks of keys end where blocks of queries do, so V and
+W are those of all earlier blocks (`_block_sums`, `_scan`) and a triangle.
 
 Products with anchors go through the matrix units in the dtype of f, padded to D_R >= 16 columns.
 In 16 bits those columns hold, where there is room (3 d_osc <= D_R), what rounding lost: a product
@@ -35,7 +35,7 @@ from lohe.ops.triton.couplings import LOG2E, RELU_FLOOR, coupled, factor, throug
 
 # sizes do not make another kernel; of strides only those of f, g and v do, by their alignment
 SIZES = ["heads", "queries", "keys", "origin", "blocks", "query_blocks", "count"]
-SIZES += ["r_head", "x_batch", "x_head", "mask_batch", "mask_head"]
+SIZES += ["r_head", "x_batch", "x_head", "mask_batch", "mask_head", "n_batch"]
 
 FEW = tl.constexpr(8)  # d_osc up to which sums over keys go component by component
 
@@ -76,14 +76,81 @@ def _unit(h):
 
 @triton.jit
 @no_type_check
+def _column(x, k, WIDTH: tl.constexpr):
+    """Column k of a matrix, (rows,)."""
+    return tl.sum(tl.where((tl.arange(0, WIDTH) == k)[None, :], x, 0.0), 1)
+
+
+@triton.jit
+@no_type_check
 def _unpacked(x, SECOND: tl.constexpr, D_OSC: tl.constexpr, D_R: tl.constexpr):
     """The sum over the copies of a packed product: columns c and SECOND + c, (BLOCK, D_R)."""
     if 3 * D_OSC <= D_R and SECOND > 0:
         k = tl.arange(0, D_R)
-        fold = (k[:, None] % D_OSC == k[None, :]) & (k[None, :] < D_OSC)
-        fold = fold & ((k < D_OSC) | ((k >= SECOND) & (k < SECOND + D_OSC)))[:, None]
-        return tl.dot(x, fold.to(tl.float32), input_precision="ieee")
+        out = tl.zeros_like(x)
+        for c in tl.static_range(D_OSC):
+            copies = ((k == c) | (k == SECOND + c))[None, :]
+            total = tl.sum(tl.where(copies, x, 0.0), 1)
+            out += tl.where((k == c)[None, :], total[:, None], 0.0)
+        return out
     return x
+
+
+# --- products with a matrix of d_osc rows ---------------------------------------------------------
+# M, (d_osc, columns), is in memory as it is, its rows `step` apart, or TURNED: column n is row n of
+# what is there. Up to FEW rows that lie in memory as they are, row by row: a program that does
+# little else would wait for the matrix units, which pad to 16 rows.
+
+
+@triton.jit
+@no_type_check
+def _whole(p, index, inside, step, TURNED: tl.constexpr, D_OSC: tl.constexpr, D_R: tl.constexpr):
+    """M, (D_R, columns); zeros outside."""
+    k = tl.arange(0, D_R)
+    if TURNED:
+        at = p + index[:, None] * step + k[None, :]
+        m = tl.load(at, mask=inside[:, None] & (k < D_OSC)[None, :], other=0.0)
+        return tl.trans(m)
+    else:  # noqa: RET505
+        at = p + k[:, None] * step + index[None, :]
+        return tl.load(at, mask=(k < D_OSC)[:, None] & inside[None, :], other=0.0)
+
+
+@triton.jit
+@no_type_check
+def _times(
+    x, p, index, inside, step, TURNED: tl.constexpr,
+    PRECISION: tl.constexpr, D_OSC: tl.constexpr, D_R: tl.constexpr,
+):  # fmt: skip
+    """x M: (rows, D_R) to (rows, columns)."""
+    if D_OSC <= FEW and not TURNED:
+        out = tl.zeros((x.shape[0], index.shape[0]), tl.float32)
+        for k in tl.static_range(D_OSC):
+            m = tl.load(p + k * step + index, mask=inside, other=0.0)
+            out += _column(x, k, D_R)[:, None] * m[None, :]
+        return out
+    else:  # noqa: RET505
+        m = _whole(p, index, inside, step, TURNED, D_OSC, D_R)
+        return tl.dot(x, m, input_precision=PRECISION)
+
+
+@triton.jit
+@no_type_check
+def _along(
+    y, p, index, inside, step, TURNED: tl.constexpr,
+    PRECISION: tl.constexpr, D_OSC: tl.constexpr, D_R: tl.constexpr,
+):  # fmt: skip
+    """y Mᵀ: (rows, columns) to (rows, D_R)."""
+    if D_OSC <= FEW and not TURNED:
+        c = tl.arange(0, D_R)
+        out = tl.zeros((y.shape[0], D_R), tl.float32)
+        for k in tl.static_range(D_OSC):
+            m = tl.load(p + k * step + index, mask=inside, other=0.0)
+            out += tl.where((c == k)[None, :], tl.sum(y * m[None, :], 1)[:, None], 0.0)
+        return out
+    else:  # noqa: RET505
+        m = _whole(p, index, inside, step, TURNED, D_OSC, D_R)
+        return tl.dot(y, tl.trans(m), input_precision=PRECISION)
 
 
 # --- anchors as the matrix units read them -------------------------------------------------------
@@ -122,51 +189,81 @@ def _pack(
     tl.store(p_out + row[:, None] * D_R + k[None, :], rounded, mask=(i < count)[:, None])
 
 
-# --- sums over blocks of keys --------------------------------------------------------------------
+# --- sums over keys -----------------------------------------------------------------------------
+
+
+@triton.jit(do_not_specialize=SIZES)
+@no_type_check
+def _counts(
+    p_r, p_mask, p_n, r_head, mask_batch, mask_head, heads, keys,
+    MASKED: tl.constexpr, D_OSC: tl.constexpr, CHUNK: tl.constexpr,
+):  # fmt: skip
+    """N and P up to each key: Σ m [1; r], one component of it."""
+    bh, feature = tl.program_id(0), tl.program_id(1)
+    b, h = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
+    p_r += h * r_head + tl.maximum(feature - 1, 0)
+    p_n += (bh.to(tl.int64) * (1 + D_OSC) + feature) * keys
+    before = 0.0
+    for start in range(0, keys, CHUNK):
+        j = start + tl.arange(0, CHUNK)
+        x = tl.load(p_r + j * D_OSC, mask=j < tl.where(feature > 0, keys, 0), other=1.0)
+        x *= _mask(p_mask + b * mask_batch + h * mask_head, j, keys, MASKED)
+        tl.store(p_n + j, tl.cumsum(x, 0) + before, mask=j < keys)
+        before += tl.sum(x, 0)
+
+
+@triton.jit
+@no_type_check
+def _up_to(p_n, last, keys, D_OSC: tl.constexpr, D_R: tl.constexpr):
+    """P up to the keys `last`, (BLOCK, D_R); 0 outside."""
+    k = tl.arange(0, D_R)
+    at = p_n + (1 + k)[None, :] * keys + last[:, None]
+    inside = ((last >= 0) & (last < keys))[:, None] & (k < D_OSC)[None, :]
+    return tl.load(at, mask=inside, other=0.0)
 
 
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _block_sums(
-    p_v, p_r, p_mask, p_w, p_n,
+    p_v, p_r, p_mask, p_w,
     v_batch, v_head, v_token, r_head, mask_batch, mask_head,
     heads, keys, origin, blocks,
     D_OSC: tl.constexpr, D_V: tl.constexpr, D_R: tl.constexpr, DV: tl.constexpr,
     MASKED: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Σ_j m_j [1; r_j] [v_jᵀ, 1] over the keys of a block: (1 + d_osc, d_v) and (1 + d_osc)."""
+    """V and W of a block of keys: Σ_j m_j [1; r_j] v_jᵀ, (1 + d_osc, d_v)."""
     block, bh = tl.program_id(0), tl.program_id(1)
     b, h = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
     j = origin + block * BLOCK + tl.arange(0, BLOCK)
     c, d = tl.arange(0, D_R), tl.arange(0, DV)
     p_r += h * r_head
-    m = _mask(p_mask + b * mask_batch + h * mask_head, j, keys, MASKED)
-    v = _rows(p_v + b * v_batch + h * v_head, j, keys, v_token, D_V, DV, True)
-    v = v.to(tl.float32) * m[:, None]
-    at = (bh.to(tl.int64) * blocks + block) * (1 + D_OSC)
-    tl.store(p_w + at * D_V + d, tl.sum(v, 0), mask=d < D_V)
-    tl.store(p_n + at, tl.sum(m, 0))
+    v = _rows(p_v + b * v_batch + h * v_head, j, keys, v_token, D_V, DV, True).to(tl.float32)
+    if MASKED:
+        v *= _mask(p_mask + b * mask_batch + h * mask_head, j, keys, MASKED)[:, None]
+    p_w += (bh.to(tl.int64) * blocks + block) * (1 + D_OSC) * D_V
+    tl.store(p_w + d, tl.sum(v, 0), mask=d < D_V)
     if D_OSC <= FEW:
         for k in tl.static_range(D_OSC):
             r = tl.load(p_r + j * D_OSC + k, mask=(j >= 0) & (j < keys), other=0.0)
-            tl.store(p_w + (at + 1 + k) * D_V + d, tl.sum(v * r[:, None], 0), mask=d < D_V)
-            tl.store(p_n + at + 1 + k, tl.sum(r * m, 0))
+            tl.store(p_w + (1 + k) * D_V + d, tl.sum(v * r[:, None], 0), mask=d < D_V)
     else:
-        r = _rows(p_r, j, keys, D_OSC, D_OSC, D_R, True) * m[:, None]
+        r = _rows(p_r, j, keys, D_OSC, D_OSC, D_R, True)
         w = tl.dot(tl.trans(r), v, input_precision=PRECISION)
-        rows = p_w + (at + 1 + c)[:, None] * D_V + d[None, :]
+        rows = p_w + (1 + c)[:, None] * D_V + d[None, :]
         tl.store(rows, w, mask=(c < D_OSC)[:, None] & (d < D_V)[None, :])
-        tl.store(p_n + at + 1 + c, tl.sum(r, 0), mask=c < D_OSC)
 
 
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _scan(
     p_w, p_n, blocks,
-    D_V: tl.constexpr, DV: tl.constexpr, FEATURES: tl.constexpr, REVERSE: tl.constexpr,
-    CHUNK: tl.constexpr,
+    D_V: tl.constexpr, DV: tl.constexpr, FEATURES: tl.constexpr, COUNTS: tl.constexpr,
+    REVERSE: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """Running sums over the blocks, each block included; from the last one if REVERSE."""
+    """Running sums over the blocks, each block included; from the last one if REVERSE.
+
+    COUNTS: also of p_n, one number where p_w has D_V.
+    """
     first = tl.program_id(0).to(tl.int64) * blocks
     feature = tl.program_id(1)
     d = tl.arange(0, DV)
@@ -179,25 +276,12 @@ def _scan(
         inside = (k < blocks)[:, None] & (d < D_V)[None, :]
         at = p_w + row[:, None] * D_V + d[None, :]
         w = tl.load(at, mask=inside, other=0.0)
-        n = tl.load(p_n + row, mask=k < blocks, other=0.0)
         tl.store(at, tl.cumsum(w, 0) + w_before[None, :], mask=inside)
-        tl.store(p_n + row, tl.cumsum(n, 0) + n_before, mask=k < blocks)
         w_before += tl.sum(w, 0)
-        n_before += tl.sum(n, 0)
-
-
-@triton.jit
-@no_type_check
-def _sums(p_w, p_n, at, some, D_OSC: tl.constexpr, D_V: tl.constexpr, D_R: tl.constexpr, DV: tl.constexpr):  # fmt: skip # noqa: E501
-    """(1, d_v), (d_osc, d_v), 1 and d_osc running sums, times `some`."""
-    c, d = tl.arange(0, D_R), tl.arange(0, DV)
-    p_w += at * D_V
-    first = tl.load(p_w + d, mask=d < D_V, other=0.0)
-    inside = (c < D_OSC)[:, None] & (d < D_V)[None, :]
-    rest = tl.load(p_w + (1 + c)[:, None] * D_V + d[None, :], mask=inside, other=0.0)
-    count = tl.load(p_n + at)
-    total = tl.load(p_n + at + 1 + c, mask=c < D_OSC, other=0.0)
-    return some * first, some * rest, some * count, some * total
+        if COUNTS:
+            n = tl.load(p_n + row, mask=k < blocks, other=0.0)
+            tl.store(p_n + row, tl.cumsum(n, 0) + n_before, mask=k < blocks)
+            n_before += tl.sum(n, 0)
 
 
 # --- forward ------------------------------------------------------------------------------------
@@ -246,7 +330,7 @@ def _add_drive(
 def _forward(
     p_f, p_g, p_v, p_r, p_packed, p_mask, p_w, p_n, p_o, p_h, p_den, p_top,
     f_batch, f_head, f_token, g_batch, g_head, g_token, v_batch, v_head, v_token,
-    r_head, packed_batch, packed_head, mask_batch, mask_head,
+    r_head, packed_batch, packed_head, mask_batch, mask_head, n_batch,
     heads, queries, keys, origin, blocks, scale, power, gain,
     COUPLING: tl.constexpr, CAUSAL: tl.constexpr, MASKED: tl.constexpr, SHIFTED: tl.constexpr,
     READOUT: tl.constexpr, FAST: tl.constexpr, PRECISION: tl.constexpr,
@@ -300,25 +384,28 @@ def _forward(
         before = (first - origin) // BLOCK - 1 if CAUSAL else blocks - 1
         at = (bh.to(tl.int64) * blocks + tl.maximum(before, 0)) * (1 + D_OSC)
         some = (before >= 0).to(tl.float32)
-        v0, w, count, total = _sums(p_w, p_n, at, some, D_OSC, D_V, D_R, DV)
-        counts = count + tl.zeros((BLOCK,), tl.float32)
-        sums = total[None, :] + tl.zeros((BLOCK, D_R), tl.float32)
-        if CAUSAL:
-            m = _mask(p_mask, last, keys, MASKED)
-            r = _rows(p_r + head * r_head, last, keys, D_OSC, D_OSC, D_R, True)
-            counts += tl.cumsum(m, 0)
-            sums += tl.cumsum(r * m[:, None], 0)
+        d = tl.arange(0, DV)
+        if not CAUSAL:
+            last = tl.zeros_like(last) + (keys - 1)
+        p_n += b * n_batch + head * keys * (1 + D_OSC)
+        seen = (last >= 0) & (last < keys)
+        counts = tl.load(p_n + last, mask=seen, other=0.0)
+        sums = _up_to(p_n, last, keys, D_OSC, D_R)
         if COUPLING == "relu":
             h += RELU_FLOOR * sums
         z = h * (gain * _unit(h))[:, None]
         den = tl.where(counts > 0.0, counts + tl.sum(z * sums, 1), 1.0)
-        o = tl.dot(z, w, input_precision=PRECISION) + v0[None, :]
+        p_w += at * D_V
+        w0 = tl.load(p_w + d, mask=d < D_V, other=0.0)
+        o = _times(z, p_w + D_V, d, d < D_V, D_V, False, PRECISION, D_OSC, D_R)
+        o = some * (w0[None, :] + o)
         if CAUSAL:
             v = _rows(p_v + b * v_batch + head * v_head, last, keys, v_token, D_V, DV, True)
-            x = 1.0 + tl.dot(z, tl.trans(r), input_precision=PRECISION)
+            p_r += head * r_head
+            x = 1.0 + _times(z, p_r, last, seen, D_OSC, True, PRECISION, D_OSC, D_R)
+            m = _mask(p_mask, last, keys, MASKED)
             x = tl.where((a[None, :] <= a[:, None]) & (m > 0.0)[None, :], x, 0.0)
             o = tl.dot(x.to(v.dtype), v, o, input_precision=PRECISION)
-        d = tl.arange(0, DV)
         tl.store(
             p_o + row[:, None] * D_V + d[None, :],
             (o * (1.0 / den)[:, None]).to(p_o.dtype.element_ty),
@@ -339,7 +426,7 @@ def _forward(
 @no_type_check
 def _before(
     p_do, p_o, p_v, p_r, p_mask, p_w, p_n, p_h, p_den, p_dh, p_c, p_s, p_t,
-    v_batch, v_head, v_token, r_head, mask_batch, mask_head,
+    v_batch, v_head, v_token, r_head, mask_batch, mask_head, n_batch,
     heads, queries, keys, origin, blocks, gain,
     CAUSAL: tl.constexpr, MASKED: tl.constexpr, PRECISION: tl.constexpr,
     D_OSC: tl.constexpr, D_V: tl.constexpr, D_R: tl.constexpr, DV: tl.constexpr,
@@ -357,28 +444,32 @@ def _before(
     last = first + a
     own = bh.to(tl.int64) * queries
     row = own + i
-    den = tl.load(p_den + row, mask=i < queries, other=1.0)
-    do = _rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True).to(tl.float32)
-    do *= (1.0 / den)[:, None]
-    o = _rows(p_o + own * D_V, i, queries, D_V, D_V, DV, True).to(tl.float32)
-    c_i = tl.sum(do * o, 1)
+    inverse = 1.0 / tl.load(p_den + row, mask=i < queries, other=1.0)
+    do = _rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True)
+    o = _rows(p_o + own * D_V, i, queries, D_V, D_V, DV, True)
+    wide = do.to(tl.float32) * inverse[:, None]
+    c_i = tl.sum(wide * o.to(tl.float32), 1)
     tl.store(p_c + row, c_i, mask=i < queries)
 
     before = (first - origin) // BLOCK - 1 if CAUSAL else blocks - 1
+    some = (before >= 0).to(tl.float32)
     at = (bh.to(tl.int64) * blocks + tl.maximum(before, 0)) * (1 + D_OSC)
-    _, w, _, total = _sums(p_w, p_n, at, (before >= 0).to(tl.float32), D_OSC, D_V, D_R, DV)
-    dz = tl.dot(do, tl.trans(w), input_precision=PRECISION) - c_i[:, None] * total[None, :]
+    p_n += b * n_batch + head * keys * (1 + D_OSC)
+    end = first - 1 if CAUSAL else keys - 1  # the last key of those sums
+    total = tl.load(p_n + (1 + c) * keys + end, mask=c < tl.where(end >= 0, D_OSC, 0), other=0.0)
+    dz = _along(wide, p_w + (at + 1) * D_V, d, d < D_V, D_V, False, PRECISION, D_OSC, D_R)
+    dz = some * dz - c_i[:, None] * total[None, :]
     if CAUSAL:
         v = _rows(p_v + b * v_batch + head * v_head, last, keys, v_token, D_V, DV, True)
         m = _mask(p_mask + b * mask_batch + head * mask_head, last, keys, MASKED)
-        e = tl.dot(do.to(v.dtype), tl.trans(v), input_precision=PRECISION) - c_i[:, None]
+        e = tl.dot(do, tl.trans(v), input_precision=PRECISION) * inverse[:, None] - c_i[:, None]
         e = tl.where((a[None, :] <= a[:, None]) & (m > 0.0)[None, :], e, 0.0)
-        r = _rows(p_r + head * r_head, last, keys, D_OSC, D_OSC, D_R, True)
-        dz = tl.dot(e, r, dz, input_precision=PRECISION)
+        inside = (last >= 0) & (last < keys)
+        dz += _along(e, p_r + head * r_head, last, inside, D_OSC, True, PRECISION, D_OSC, D_R)
     h = _rows(p_h + own * D_OSC, i, queries, D_OSC, D_OSC, D_R, True)
-    inverse = _unit(h)
-    z = h * inverse[:, None]
-    dh = (dz - z * tl.sum(z * dz, 1)[:, None]) * (gain * inverse)[:, None]
+    unit = _unit(h)
+    z = h * unit[:, None]
+    dh = (dz - z * tl.sum(z * dz, 1)[:, None]) * (gain * unit)[:, None]
     tl.store(
         p_dh + row[:, None] * D_OSC + c[None, :],
         dh,
@@ -386,12 +477,17 @@ def _before(
     )
     z = gain * z
     out = (bh.to(tl.int64) * tl.num_programs(0) + block) * (1 + D_OSC)
-    tl.store(p_s + out * D_V + d, tl.sum(do, 0), mask=d < D_V)
-    tl.store(
-        p_s + (out + 1 + c)[:, None] * D_V + d[None, :],
-        tl.dot(tl.trans(z), do, input_precision=PRECISION),
-        mask=(c < D_OSC)[:, None] & (d < D_V)[None, :],
-    )
+    tl.store(p_s + out * D_V + d, tl.sum(wide, 0), mask=d < D_V)
+    if D_OSC <= FEW:
+        for k in tl.static_range(D_OSC):
+            sums = tl.sum(wide * _column(z, k, D_R)[:, None], 0)
+            tl.store(p_s + (out + 1 + k) * D_V + d, sums, mask=d < D_V)
+    else:
+        tl.store(
+            p_s + (out + 1 + c)[:, None] * D_V + d[None, :],
+            tl.dot(tl.trans(z), wide, input_precision=PRECISION),
+            mask=(c < D_OSC)[:, None] & (d < D_V)[None, :],
+        )
     tl.store(p_t + out, 0.0)
     tl.store(p_t + out + 1 + c, tl.sum(z * c_i[:, None], 0), mask=c < D_OSC)
 
@@ -429,32 +525,41 @@ def _after(
         after = diagonal + 1
     some = (after < query_blocks).to(tl.float32)
     at = (bh.to(tl.int64) * query_blocks + tl.minimum(after, query_blocks - 1)) * (1 + D_OSC)
-    s0, s, _, t = _sums(p_s, p_t, at, some, D_OSC, D_V, D_R, DV)
-    dv = tl.dot(r, s, input_precision=PRECISION) + s0[None, :]
-    dr = tl.dot(v.to(tl.float32), tl.trans(s), input_precision=PRECISION) - t[None, :]
+    s0 = tl.load(p_s + at * D_V + d, mask=d < D_V, other=0.0)
+    t = tl.load(p_t + at + 1 + c, mask=c < D_OSC, other=0.0)
+    p_s += (at + 1) * D_V
+    dr = _along(v.to(tl.float32), p_s, d, d < D_V, D_V, False, PRECISION, D_OSC, D_R)
+    dr = some * (dr - t[None, :])
+    most = 1.0
     if CAUSAL:
         i = diagonal * BLOCK + a
         real = (i >= 0) & (i < queries)
-        den = tl.load(p_den + own + i, mask=real, other=1.0)
+        inverse = 1.0 / tl.load(p_den + own + i, mask=real, other=1.0)
         c_i = tl.load(p_c + own + i, mask=real, other=0.0)
-        do = _rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True).to(tl.float32)
-        do = (do * (1.0 / den)[:, None]).to(v.dtype)
-        h = _rows(p_h + own * D_OSC, i, queries, D_OSC, D_OSC, D_R, True)
-        z = h * (gain * _unit(h))[:, None]
+        do = _rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True)
+        p_h += own * D_OSC
+        unit = gain * _unit(_rows(p_h, i, queries, D_OSC, D_OSC, D_R, True))
         seen = (a[:, None] <= a[None, :]) & real[None, :]
-        e = tl.dot(v, tl.trans(do), input_precision=PRECISION) - c_i[None, :]
-        dr = tl.dot(tl.where(seen, e, 0.0), z, dr, input_precision=PRECISION)
-        x = 1.0 + tl.dot(r, tl.trans(z), input_precision=PRECISION)
-        dv = tl.dot(tl.where(seen, x, 0.0).to(v.dtype), do, dv, input_precision=PRECISION)
-    tl.store(
-        p_dv + row[:, None] * D_V + d[None, :],
-        (dv * m[:, None]).to(p_dv.dtype.element_ty),
-        mask=inside[:, None] & (d < D_V)[None, :],
-    )
+        e = tl.dot(v, tl.trans(do), input_precision=PRECISION) * inverse[None, :] - c_i[None, :]
+        e = tl.where(seen, e * unit[None, :], 0.0)
+        dr += _along(e, p_h, i, real, D_OSC, True, PRECISION, D_OSC, D_R)
+        # do is exact in 16 bits and do / den is not; den is about the number of keys
+        most = tl.maximum(diagonal * BLOCK + BLOCK + keys - queries, 1).to(tl.float32)
     tl.store(
         p_dr + row[:, None] * D_OSC + c[None, :],
         dr * m[:, None],
         mask=inside[:, None] & (c < D_OSC)[None, :],
+    )
+    dv = _times(r, p_s, d, d < D_V, D_V, False, PRECISION, D_OSC, D_R)
+    dv = (most * some) * (s0[None, :] + dv)
+    if CAUSAL:
+        x = 1.0 + _times(r, p_h, i, real, D_OSC, True, PRECISION, D_OSC, D_R) * unit[None, :]
+        x = tl.where(seen, x * (most * inverse)[None, :], 0.0)
+        dv = tl.dot(x.to(v.dtype), do, dv, input_precision=PRECISION)
+    tl.store(
+        p_dv + row[:, None] * D_V + d[None, :],
+        (dv * (m * (1.0 / most))[:, None]).to(p_dv.dtype.element_ty),
+        mask=inside[:, None] & (d < D_V)[None, :],
     )
 
 
