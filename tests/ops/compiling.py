@@ -8,10 +8,11 @@ import torch
 
 import lohe
 from lohe.ops import dispatch
+from lohe.ops.available import HAS_TRITON
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's compiler raises its own deprecations
 EVERY = ["reference", "chunked", "auto"]
-EVERY += ["triton"] if dispatch.INTERPRETED and dispatch.HAS_TRITON else []
+EVERY += ["triton"] if dispatch.INTERPRETED and HAS_TRITON else []
 BACKENDS = pytest.mark.parametrize("backend", EVERY)
 CALLS = pytest.mark.parametrize(
     "call",

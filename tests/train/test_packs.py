@@ -11,6 +11,7 @@ from accuracy import ROUNDING, TRAINED
 from lohe.models import Oscillator
 from lohe.ops import affine
 from lohe.train import Adam, AdamW, Pack, train
+from lohe.train.pack import clip, clip_by_slices
 
 SEEDS = [3, 1, 7]
 CPU = torch.device("cpu")
@@ -146,3 +147,26 @@ def test_a_pack_has_seeds_and_each_once(data):
     for seeds in ([], [1, 2, 1]):
         with pytest.raises(ValueError, match="at least one seed and each only once"):
             train(short_sva.run(), seeds, data)
+
+
+def test_clipping_by_slices_is_clipping(rng):
+    """Few kernels on a GPU, and what clip_grad_norm_ does to each seed alone."""
+    shapes = (3, 7, 5), (3, 4), (3, 2, 2, 2)
+    size = torch.tensor([0.01, 1.0, 100.0], dtype=torch.float64)
+    gradients = [
+        torch.randn(s, generator=rng, dtype=torch.float64) * size.view(-1, *(1,) * (len(s) - 1))
+        for s in shapes
+    ]
+    alone = [
+        [torch.nn.Parameter(torch.zeros_like(g[seed])) for g in gradients] for seed in range(3)
+    ]
+    for seed, parameters in enumerate(alone):
+        for parameter, g in zip(parameters, gradients, strict=True):
+            parameter.grad = g[seed].clone()
+        clip_grad_norm_(parameters, 1.0)
+    for function in (clip, clip_by_slices):
+        found = [g.clone() for g in gradients]
+        function(found, 1.0)
+        for n, g in enumerate(found):
+            wanted = torch.stack([parameters[n].grad for parameters in alone])
+            torch.testing.assert_close(g, wanted)

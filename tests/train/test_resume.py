@@ -1,5 +1,7 @@
 """A run that was stopped ends with the numbers of one that was not."""
 
+import time
+
 import pytest
 import torch
 
@@ -70,3 +72,28 @@ def test_a_checkpoint_of_other_data_is_refused(run, data, memory):
     memory.saved[-1][1]["examples"] = "of another corpus"
     with pytest.raises(ValueError, match="trained on data with checksum of another corpus"):
         train(run, SEEDS, data, checkpoint=memory)
+
+
+def test_a_checkpoint_that_cannot_be_written_ends_the_run(run, data):
+    """It is written while training goes on, and what went wrong is still heard of."""
+
+    class Full:
+        def load(self):
+            return None
+
+        def save(self, tensors, state):
+            raise OSError("no space left")
+
+    with pytest.raises(OSError, match="no space left"):
+        train(run, SEEDS, data, checkpoint=Full())
+
+
+def test_a_checkpoint_is_of_the_moment_it_was_taken(run, data, memory):
+    """Saved slowly, it is none of a later epoch."""
+    train(run, SEEDS, data, checkpoint=memory)
+    slow = type(memory)()
+    original = slow.save
+    slow.save = lambda tensors, state: (time.sleep(0.05), original(tensors, state))[1]
+    train(run, SEEDS, data, checkpoint=slow)
+    for (a, _), (b, _) in zip(memory.saved, slow.saved, strict=True):
+        assert all(torch.equal(a[name], b[name]) for name in a)

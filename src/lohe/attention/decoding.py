@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lohe import ops, sphere
 from lohe.ops import linear
-from lohe.ops.dispatch import HAS_TRITON
+from lohe.ops.available import HAS_TRITON
 from lohe.ops.masks import Allowed
 
 

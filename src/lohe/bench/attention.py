@@ -41,7 +41,8 @@ def compare(
 
     found, left_out = rivals(setup, case, (x["f"], x["g"], x["v"]), rival, with_flex=flex)
     yield from left_out
-    yield from setup.race(case, entries + found, Passes.measures(setup.device))
+    eager = Passes.eager if setup.device.type == "cuda" else {}
+    yield from setup.race(case, entries + found, {**eager, **Passes.measures})
 
 
 def projections(setup: Setup, case: Case) -> dict[str, Tensor]:

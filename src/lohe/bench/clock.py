@@ -93,20 +93,25 @@ def timed(runs: Sequence[Run], clock: Clock, budget: float) -> list[Times]:
     return in_turns(runs, clock, round(np.clip(wanted, least, MOST)))
 
 
-def captured(stage: Callable[[], object], device: torch.device) -> Callable[[], object]:
-    """The same work replayed from a CUDA graph, without the time that Python takes to ask for it.
+def captured(stages: Run, device: torch.device) -> list[Callable[[], object]]:
+    """The same work replayed from CUDA graphs, without the time that Python takes to ask for it.
 
-    Raises RuntimeError where the work cannot be captured.
+    Stages follow each other on one stream and share their memory: a backward pass runs where its
+    forward pass did. Raises RuntimeError where the work cannot be captured.
     """
     side = torch.cuda.Stream(device)
     side.wait_stream(torch.cuda.current_stream(device))
     with torch.cuda.stream(side):
-        stage()
+        for stage in stages:
+            stage()
     torch.cuda.current_stream(device).wait_stream(side)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        stage()
-    return graph.replay
+    pool, replays = torch.cuda.graph_pool_handle(), []
+    for stage in stages:
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph, pool=pool, stream=side):
+            stage()
+        replays.append(graph.replay)
+    return replays
 
 
 def waited_for(stage: Callable[[], object]) -> Callable[[], object]:

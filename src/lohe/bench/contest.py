@@ -4,7 +4,7 @@ import warnings
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor
@@ -105,44 +105,30 @@ class Setup:
 
 
 class Passes:
-    """A function forward without gradients, backward, and both.
+    """A function forward without gradients, then forward and backward, as three stages.
 
-    On CUDA each is replayed from a graph, and then forward and both are called once more "eager":
+    On CUDA they are replayed from graphs, and then forward and both are called once more, "eager":
     with the time that Python takes to call them, for which the GPU waits.
     """
+
+    measures: ClassVar = {"forward": slice(0, 1), "backward": slice(2, 3), "both": slice(1, 3)}
+    eager: ClassVar = {"forward eager": slice(3, 4), "both eager": slice(4, 6)}
 
     def __init__(self, function: Callable[..., Tensor], inputs: dict[str, Tensor], grad: Tensor):
         self.function, self.grad = function, grad
         self.inputs = {name: x.detach().requires_grad_() for name, x in inputs.items()}
         self.out: Tensor | None = None
 
-    @staticmethod
-    def measures(device: torch.device) -> dict[str, slice]:
-        """Which stages make up which measure."""
-        if device.type != "cuda":
-            return {"forward": slice(0, 1), "backward": slice(2, 3), "both": slice(1, 3)}
-        names = ("forward", "backward", "forward eager", "both eager", "both")
-        return {name: slice(n, n + 1) for n, name in enumerate(names)}
-
     def contestant(self, name: str, kind: Kind, device: torch.device, **facts: Any) -> Contestant:
-        once = (self.forward, self.backward)
+        stages = self.only_forward, self.forward, self.backward
         if device.type != "cuda":
-            return Contestant(name, kind, (self.only_forward, *once), facts)
-        eager = [clock.waited_for(stage) for stage in (self.only_forward, self.both)]
+            return Contestant(name, kind, stages, facts)
+        eager = clock.waited_for(self.only_forward), clock.waited_for(self.forward), self.backward
         try:
-            only_forward = clock.captured(self.only_forward, device)
-            self.forward()
-            backward = clock.captured(partial(self.backward, again=True), device)
-            both = clock.captured(self.both, device)
+            replayed = clock.captured(stages, device)
         except RuntimeError as error:
-            self.forward()
-            only_forward, backward, both = (
-                self.only_forward,
-                partial(self.backward, True),
-                self.both,
-            )
-            facts |= {"note": f"no CUDA graph: {error}"}
-        return Contestant(name, kind, (only_forward, backward, *eager, both), facts, once)
+            replayed, facts = stages, facts | {"note": f"no CUDA graph: {error}"}
+        return Contestant(name, kind, (*replayed, *eager), facts, once=stages[1:])
 
     def only_forward(self) -> None:
         with torch.no_grad():
@@ -151,15 +137,10 @@ class Passes:
     def forward(self) -> None:
         self.out = self.function(**self.inputs)
 
-    def backward(self, again: bool = False) -> None:
+    def backward(self) -> None:
         assert self.out is not None
-        inputs = list(self.inputs.values())
-        torch.autograd.grad(self.out, inputs, self.grad, retain_graph=again)
-        self.out = self.out if again else None
-
-    def both(self) -> None:
-        out = self.function(**self.inputs)
-        torch.autograd.grad(out, list(self.inputs.values()), self.grad)
+        torch.autograd.grad(self.out, list(self.inputs.values()), self.grad)
+        self.out = None
 
 
 def sdpa(name: str, f: Tensor, g: Tensor, v: Tensor, *, causal: bool) -> Tensor:

@@ -115,7 +115,7 @@ def contestant(
         return Contestant(name, kind, (step,), facts)
     eager = waited_for(step)
     try:
-        replay = captured(step, setup.device)
+        (replay,) = captured((step,), setup.device)
     except RuntimeError as error:
         return Contestant(name, kind, (step, eager), facts | {"note": f"no CUDA graph: {error}"})
     return Contestant(name, kind, (replay, eager), facts)

@@ -10,12 +10,10 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch._C._functorch import (  # pyright: ignore; they have no public name
-    TransformType,
-    get_interpreter_stack,
-)
 from torch.autograd import Function
 from torch.nn import functional as F
+
+from lohe.transforms import any_vmap
 
 WIDE = 8  # outputs for each input from which on a pass over the outputs costs more than columns
 TILE = 32  # side of the smallest tile of a matrix product on a GPU
@@ -47,12 +45,10 @@ def _pays(x: Tensor) -> bool:
     """On CUDA, in the dtype of the tensors, under vmap and no other transform of torch.func."""
     if x.device.type != "cuda" or torch.compiler.is_compiling():
         return False
-    levels = get_interpreter_stack() or []
     return (
         x.dtype in (torch.float32, torch.float64)
         and not torch.is_autocast_enabled("cuda")
-        and bool(levels)
-        and all(level.key() == TransformType.Vmap for level in levels)
+        and any_vmap()
     )
 
 

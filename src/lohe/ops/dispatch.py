@@ -6,7 +6,6 @@ and anything that maps h to points on the sphere can stand between them.
 
 import os
 from collections.abc import Callable
-from importlib.util import find_spec
 from typing import Literal
 
 import torch
@@ -14,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lohe.ops import chunked, linear, reference
+from lohe.ops.available import HAS_TRITON, serves
 from lohe.ops.checks import active, require_finite, require_positive
 from lohe.ops.problem import Problem, problem
 from lohe.ops.reference import wide
@@ -24,7 +24,6 @@ BACKENDS = ("auto", "reference", "chunked", "triton")
 SMALL = 2**16  # query-key pairs in a head up to which one plain tile is faster than chunks
 MANY = 2**18  # pairs in all heads from which on the kernels pay for short sequences, too
 # what the kernels were written for; they are imported where they are used
-HAS_TRITON = find_spec("triton") is not None
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
 LONG = 2048  # keys from which a few queries are worth splitting over programs
 WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
@@ -239,19 +238,13 @@ def _choose(p: Problem, backend: str) -> str:
     return "chunked" if long else "plain"
 
 
-@torch.compiler.assume_constant_result
-def _serves(device: torch.device) -> bool:
-    """Whether the matrix units have TF32 and bfloat16, and assembly is NVIDIA's."""
-    return torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
-
-
 def _not_by_triton(p: Problem) -> str | None:
     """Why the kernels cannot serve a call, known without looking at a value; None if they can."""
     if not HAS_TRITON:
         return "triton is not installed (pip install triton)"
     if not p.f.is_cuda and not INTERPRETED:
         return f"it needs a CUDA device, and the tensors are on {p.f.device}"
-    if p.f.is_cuda and not _serves(p.f.device):
+    if p.f.is_cuda and not serves(p.f.device):
         return "it needs an NVIDIA GPU of capability 8.0 (Ampere) or newer"
     if p.anchors.dtype == torch.float64:
         return "it computes in float32, and there are float64 inputs"

@@ -8,10 +8,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lohe import sphere
 from lohe.ops.coupling import COUPLINGS
 from lohe.ops.masks import Allowed
 from lohe.ops.reference import wide
+from lohe.ops.unit import unit
 
 Sharpness = float | Float[Tensor, " heads"]
 Gain = float | Float[Tensor, " heads"] | None
@@ -93,7 +93,7 @@ def problem(
         f=f.to(dtype),
         g=g.to(dtype),
         v=None if v is None else v.to(dtype),
-        anchors=sphere.normalize(anchors) if normalize_anchors else anchors,
+        anchors=unit(anchors) if normalize_anchors else anchors,
         drives=Allowed(queries, keys, f.device, causal, drives),
         reads=Allowed(queries, keys, f.device, causal, reads),
         coupling=coupling,

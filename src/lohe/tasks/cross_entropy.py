@@ -16,12 +16,10 @@ from typing import Any, Literal
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor
-from torch._C._functorch import (  # pyright: ignore; they have no public name
-    TransformType,
-    get_interpreter_stack,
-)
 from torch.autograd import Function
 from torch.nn import functional as F
+
+from lohe.transforms import only_vmap
 
 MANY = 1024  # classes; with fewer, a launch costs more than the passes
 
@@ -68,7 +66,7 @@ def _pays(logits: Tensor) -> bool:
         and logits.dtype == torch.float32
         and logits.shape[-1] >= MANY
         and not torch.compiler.is_compiling()
-        and all(level.key() == TransformType.Vmap for level in get_interpreter_stack() or [])
+        and only_vmap()
         and _has_triton()
     )
 

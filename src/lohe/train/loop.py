@@ -1,7 +1,9 @@
 """The one training loop."""
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -78,8 +80,8 @@ def train(
     """Train all seeds at once and score the selected epoch on every split but `train`.
 
     After an epoch the pack is saved to `checkpoint`, if there is one and `checkpoint_every` seconds
-    have passed; a run that finds its own continues from there and ends with the same numbers.
-    `report` hears of every epoch.
+    have passed, while the next epochs are trained; a run that finds its own continues from there
+    and ends with the same numbers. `report` hears of every epoch.
     """
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"A pack needs at least one seed and each only once, got {seeds}.")
@@ -94,20 +96,21 @@ def train(
     if found:
         first, earlier = _resume(pack, outcomes, best, *found)
     stepper = (GraphStepper if device.type == "cuda" else Stepper)(pack, cosine(run, steps))
-    for epoch in range(first, run.epochs):
-        if run.patience and all(epoch - 1 - o.epoch >= run.patience for o in outcomes):
-            break
-        losses = stepper.epoch(epoch * steps, pack.order(examples), run.batch)
-        scores = pack.score(data.valid)
-        for n, outcome in enumerate(outcomes):
-            line = {"loss": losses[n].item()} | {k: v[n].item() for k, v in scores.items()}
-            outcome.curve.append(line)
-        _select(run, pack, outcomes, best)
-        if checkpoint and time.perf_counter() - saved >= checkpoint_every:
-            seconds = earlier + time.perf_counter() - started
-            _save(checkpoint, pack, outcomes, best, seconds)
-            saved = time.perf_counter()
-        report(epoch, [outcome.curve[-1] for outcome in outcomes])
+    with _one_at_a_time() as save:
+        for epoch in range(first, run.epochs):
+            if run.patience and all(epoch - 1 - o.epoch >= run.patience for o in outcomes):
+                break
+            losses = stepper.epoch(epoch * steps, pack.order(examples), run.batch)
+            scores = pack.score(data.valid)
+            for n, outcome in enumerate(outcomes):
+                line = {"loss": losses[n].item()} | {k: v[n].item() for k, v in scores.items()}
+                outcome.curve.append(line)
+            _select(run, pack, outcomes, best)
+            if checkpoint and time.perf_counter() - saved >= checkpoint_every:
+                seconds = earlier + time.perf_counter() - started
+                save(checkpoint.save, *_state(pack, outcomes, best, seconds))
+                saved = time.perf_counter()
+            report(epoch, [outcome.curve[-1] for outcome in outcomes])
     scored: dict[int, dict[str, Tensor]] = {}  # one split may have two names
     for name, split in data.splits.items():
         if name != "train":
@@ -144,16 +147,35 @@ def _select(run: Run, pack: Pack, outcomes: list[Outcome], best: Parameters) -> 
         best[name].copy_(torch.where(mask, parameter.detach(), best[name]))
 
 
-def _save(
-    checkpoint: Checkpoint, pack: Pack, outcomes: list[Outcome], best: Parameters, seconds: float
-) -> None:
+@contextmanager
+def _one_at_a_time() -> Iterator[Callable[..., None]]:
+    """Work in a thread of its own. What goes wrong is raised by the next call, or at the end."""
+    with ThreadPoolExecutor(max_workers=1) as thread:
+        last: Future[None] | None = None
+
+        def begin(work: Callable[..., None], *args: Any) -> None:
+            nonlocal last
+            if last is not None:
+                last.result()
+            last = thread.submit(work, *args)
+
+        yield begin
+        if last is not None:
+            last.result()
+
+
+def _state(
+    pack: Pack, outcomes: list[Outcome], best: Parameters, seconds: float
+) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Everything that a run continues from, as it is now: training goes on meanwhile."""
     tensors = pack.tensors() | {f"best.{name}": p for name, p in best.items()}
     state = {
         "seconds": seconds,
         "examples": pack.examples,
-        "outcomes": [{"seed": o.seed, "epoch": o.epoch, "curve": o.curve} for o in outcomes],
+        "outcomes": [{"seed": o.seed, "epoch": o.epoch, "curve": [*o.curve]} for o in outcomes],
     }
-    checkpoint.save({name: t.detach().cpu().contiguous() for name, t in tensors.items()}, state)
+    here = {name: t.detach().to("cpu", copy=True).contiguous() for name, t in tensors.items()}
+    return here, state
 
 
 def _resume(

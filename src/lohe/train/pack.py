@@ -18,6 +18,8 @@ from lohe.models import set_generator
 from lohe.tasks import Data, Split, total
 from lohe.train.run import Run
 
+FEW_SLICES = 512  # of a step's gradients, one for each seed and parameter
+
 Parameters = dict[str, Tensor]
 Rows = dict[str, Tensor]
 
@@ -77,12 +79,10 @@ class Pack:
         return self.task.loss(outputs.to(self.dtype), targets)
 
     def _clip(self) -> None:
-        """Scale each seed's gradient to a norm of at most `clip`, as clip_grad_norm_ does."""
+        """As clip_grad_norm_ does, seed by seed."""
         gradients = [p.grad for p in self.trained if p.grad is not None]
-        norms = [g.flatten(1).norm(dim=1) for g in gradients]
-        factor = (self.run.clip / (torch.stack(norms).norm(dim=0) + 1e-6)).clamp(max=1.0)
-        for g in gradients:
-            g.mul_(factor.view(-1, *(1,) * (g.ndim - 1)))
+        of_seeds = self.device.type == "cuda" and len(self.seeds) * len(gradients) <= FEW_SLICES
+        (clip_by_slices if of_seeds else clip)(gradients, self.run.clip)
 
     @torch.no_grad()
     def score(
@@ -147,6 +147,28 @@ class Pack:
         for n, generator in enumerate(self.orders):
             generator.set_state(tensors[f"order.{n}"].cpu())
         self.dropout.set_state(tensors["dropout"].cpu())
+
+
+def clip(gradients: list[Float[Tensor, "seeds ..."]], most: float) -> None:
+    """Scale each seed's gradient to a norm of at most `most`, in place."""
+    norms = torch.stack([g.flatten(1).norm(dim=1) for g in gradients])
+    factor = _factor(norms.norm(dim=0), most)
+    for g in gradients:
+        g.mul_(factor.view(-1, *(1,) * (g.ndim - 1)))
+
+
+def clip_by_slices(gradients: list[Float[Tensor, "seeds ..."]], most: float) -> None:
+    """The same in a handful of kernels, not two for each parameter: a seed's slice is a tensor."""
+    slices = [list(parts) for parts in zip(*(g.unbind(0) for g in gradients), strict=True)]
+    every = [x for parts in slices for x in parts]
+    norms = torch.stack(torch._foreach_norm(every))  # pyright: ignore; it has no public name
+    factor = _factor(norms.view(len(slices), -1).norm(dim=1), most)
+    for seed, parts in enumerate(slices):
+        torch._foreach_mul_(parts, factor[seed])  # pyright: ignore
+
+
+def _factor(norm: Float[Tensor, " seeds"], most: float) -> Float[Tensor, " seeds"]:
+    return (most / (norm + 1e-6)).clamp(max=1.0)
 
 
 def cosine(run: Run, steps_per_epoch: int) -> Float[Tensor, " steps"]:

@@ -1,0 +1,13 @@
+"""What the Triton kernels need: known without importing them."""
+
+from importlib.util import find_spec
+
+import torch
+
+HAS_TRITON = find_spec("triton") is not None
+
+
+@torch.compiler.assume_constant_result
+def serves(device: torch.device) -> bool:
+    """Whether the matrix units have TF32 and bfloat16, and assembly is NVIDIA's."""
+    return torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)

@@ -1,0 +1,16 @@
+"""Which transforms of torch.func a function is called under."""
+
+from torch._C._functorch import (  # pyright: ignore; they have no public name
+    TransformType,
+    get_interpreter_stack,
+)
+
+
+def only_vmap() -> bool:
+    """Whether there is none but vmap: then an autograd function with a rule for vmap serves."""
+    return all(level.key() == TransformType.Vmap for level in get_interpreter_stack() or [])
+
+
+def any_vmap() -> bool:
+    """Whether there is vmap, and nothing else."""
+    return bool(get_interpreter_stack()) and only_vmap()
