@@ -161,7 +161,8 @@ def clip_by_slices(gradients: list[Float[Tensor, "seeds ..."]], most: float) -> 
     """The same in a handful of kernels, not two for each parameter: a seed's slice is a tensor."""
     slices = [list(parts) for parts in zip(*(g.unbind(0) for g in gradients), strict=True)]
     every = [x for parts in slices for x in parts]
-    norms = torch.stack(torch._foreach_norm(every))  # pyright: ignore; it has no public name
+    # these two have no public name
+    norms = torch.stack(torch._foreach_norm(every))  # pyright: ignore
     factor = _factor(norms.view(len(slices), -1).norm(dim=1), most)
     for seed, parts in enumerate(slices):
         torch._foreach_mul_(parts, factor[seed])  # pyright: ignore
