@@ -1,5 +1,7 @@
 """Ranks of a model's matrices: those of the theory, whatever the padding."""
 
+from typing import Any
+
 import pytest
 import torch
 from invented import SMOKE, Untrained
@@ -75,7 +77,8 @@ def test_a_learned_sharpness_is_that_of_each_layer_and_head(bench, mechanism):
     """Attention is what the readout leaves under the mask, whatever p a head has learned."""
     run = SMOKE.wikitext2(mechanism)
     model = bench.model(run).double()
-    for n, layer in enumerate(attention_layers(model)):
+    layers: list[Any] = attention_layers(model)
+    for n, layer in enumerate(layers):
         layer.log_excess += torch.arange(4) / 3 + n
         if layer.log_gain is not None:
             layer.log_gain += 1  # the clamp acts
@@ -89,7 +92,8 @@ def test_a_gain_leaves_the_rank_of_s_and_the_clamp_does_not(bench):
     class Amplified(Untrained):
         def model(self, run):
             built = super().model(run)
-            for layer in attention_layers(built):
+            layers: list[Any] = attention_layers(built)
+            for layer in layers:
                 layer.log_gain.data += 1
             return built
 

@@ -31,8 +31,8 @@ class EffectiveRank:
     sharpened    its entrywise power S^∘p, where the readout has a whole p > 1
     readout      max(0, S)^∘p, where a gain lets the clamp act, or p is learned
 
-    With a gain γ, S = 11ᵀ + γ Z Rᵀ. The rank of a sharpened readout is not d_osc + 1: that of S^∘p is
-    `theory.readout_rank_bound` at most, and for a real p, or where the clamp acts, nothing but the
+    With a gain γ, S = 11ᵀ + γ Z Rᵀ. The rank of a sharpened readout is not d_osc + 1: that of S^∘p
+    is `theory.readout_rank_bound` at most, and where p is real or the clamp acts, nothing but the
     number of tokens bounds it.
 
     Each with mean, population standard deviation, and the largest rank there was. Matrices are cut
