@@ -4,6 +4,7 @@ import json
 import math
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import contest_records as made
 import numpy as np
@@ -29,6 +30,7 @@ from lohe.experiments.contest.trials import (
     scale_runs,
     trial_runs,
 )
+from lohe.experiments.store import recordfile
 from lohe.experiments.store.records import key
 from lohe.models import Oscillator, SoftmaxRope
 from lohe.viz.style import drawing
@@ -266,6 +268,21 @@ def test_the_law_ends_where_it_was_made_to_end(everything):
         assert set(here.held_out) == {24, 48}
     sharp = law.laws(everything, chosen)["chosen"]
     assert sharp.above_softmax == pytest.approx(95 - 98.5, abs=1)
+
+
+# the preset
+
+
+def test_the_preset_is_what_was_chosen_once_something_is():
+    """One line, models.mechanisms.SHARPENED, follows the records that are committed."""
+    folder = Path(__file__).parents[2] / "results"
+    there = [recordfile.read(path).records for path in folder.glob("wikitext2articles-*.json")]
+    chosen = choose.chosen(made.evidence(r for records in there for r in records.values()))
+    preset = Oscillator.sharpened()
+    if chosen is None:
+        assert preset == Oscillator(d_osc=32, sharpness=4, gain="learned")  # the probe's
+    else:
+        assert preset == chosen.ours.mechanism
 
 
 # the page
