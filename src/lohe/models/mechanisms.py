@@ -69,7 +69,8 @@ class RankMatchedSoftmax:
         return SoftmaxAttention(d_model, heads, d_qk=self.d_qk, causal=causal, generator=generator)
 
 
-# Of a probe with two seeds. When `lohe contest choose` has chosen, its numbers stand in this line.
+# Of a probe with two seeds (`seen_before` in experiments/contest/protocol.json), not of the contest.
+# When `lohe contest choose` has chosen, its numbers stand here; a test holds the two together.
 SHARPENED: Mapping[str, Any] = {"d_osc": 32, "sharpness": 4, "gain": "learned"}
 
 
@@ -95,12 +96,11 @@ class Oscillator:
     def sharpened(cls, **changes: Any) -> "Oscillator":
         """What to begin with for language: strictly unit anchors, p > 1 and a learned gain.
 
-        The numbers are those of a probe (docs/beyond_softmax.md, "Seen before"), not yet of the
-        contest that is to choose them; `changes` replaces options.
+        `SHARPENED` has the numbers and says where they come from; `changes` replaces options.
 
         >>> preset = Oscillator.sharpened(d_osc=16)
-        >>> preset.d_osc, preset.sharpness, preset.gain, preset.anchors
-        (16, 4, 'learned', 'sphere')
+        >>> preset.d_osc, preset.gain, preset.anchors
+        (16, 'learned', 'sphere')
         >>> layer = preset.build(d_model=128, heads=4, max_tokens=50, causal=True)
         """
         return cls(**{**SHARPENED, **changes})

@@ -23,6 +23,8 @@ from lohe.experiments.item import Figure
 from lohe.experiments.store import files
 from lohe.experiments.tables import Table
 from lohe.measure.significance import mean_std
+from lohe.models import Oscillator
+from lohe.train import brief
 from lohe.viz.style import drawing, save
 
 COMMAND = "lohe contest page"
@@ -83,6 +85,7 @@ def page(evidence: Evidence, picture: str) -> str:
         f"Made by `{COMMAND}` from the records in `results/`; not to be edited.",
         given["question"],
         f"**{verdict(evidence)}**",
+        preset(evidence),
         f"![Perplexity against d_osc]({picture})",
         *(_markdown(table(evidence)) for table in TABLES),
         "## What p and a gain are on a substrate",
@@ -98,6 +101,16 @@ def page(evidence: Evidence, picture: str) -> str:
         "\n".join(f"- *{name}*: {text}" for name, text in given["rules"].items()),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def preset(evidence: Evidence) -> str:
+    """What the preset builds, and whether it is what was chosen."""
+    given, chosen = Oscillator.sharpened(), choose.chosen(evidence)
+    origin = "the numbers of the probe; this protocol has chosen none yet"
+    if chosen is not None:
+        same = chosen.ours.mechanism == given
+        origin = "what this protocol chose" if same else "not what this protocol chose"
+    return f"To use it: `lohe.models.Oscillator.sharpened()`, which is `{brief(given)}`: {origin}."
 
 
 def lacking(evidence: Evidence) -> list[str]:
