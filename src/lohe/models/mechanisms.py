@@ -69,7 +69,7 @@ class RankMatchedSoftmax:
         return SoftmaxAttention(d_model, heads, d_qk=self.d_qk, causal=causal, generator=generator)
 
 
-# Of a probe with two seeds (`seen_before` in experiments/contest/protocol.json), not of the contest.
+# Of a probe with two seeds (`seen_before` of the contest's protocol.json), not of the contest.
 # When `lohe contest choose` has chosen, its numbers stand here; a test holds the two together.
 SHARPENED: Mapping[str, Any] = {"d_osc": 32, "sharpness": 4, "gain": "learned"}
 
