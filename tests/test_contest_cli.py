@@ -3,14 +3,15 @@
 import pytest
 from typer.testing import CliRunner
 
+import short_contest
 from lohe import cli
-from lohe.experiments.contest import choose, trials
-from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, protocol
+from lohe.experiments import weights
+from lohe.experiments.contest import choose, measured
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.measures import measure_recipe
+from lohe.experiments.setting import Setting
+from lohe.experiments.store.records import key
 from lohe.experiments.store.store import Store
-from lohe.tasks import wikitext2
-
-TWO = (OURS, "softmax")
-SHORT = {"trials": 1, "finals": 1, "confirm": 2, "controls": 2}  # seeds; an epoch each
 
 
 def contest(stage: str, store, *options):
@@ -20,42 +21,15 @@ def contest(stage: str, store, *options):
 
 @pytest.fixture(scope="module")
 def root(tmp_path_factory):
-    """A data root with four articles of sixty words a split."""
-    folder = tmp_path_factory.mktemp("data") / wikitext2.FOLDERS["tokens"]
-    folder.mkdir()
-    for split in ("train", "valid", "test"):
-        articles = [
-            f" = {a} = \n \n {' '.join(f'{a}x{n}' for n in range(60))} \n \n" for a in "abcd"
-        ]
-        (folder / f"wiki.{split}.tokens").write_text(" \n" + "".join(articles), encoding="utf-8")
-    return folder.parent
+    return short_contest.write_corpus(tmp_path_factory.mktemp("data"))
 
 
 @pytest.fixture(scope="module")
 def short():
-    """Two families of two trials, one epoch each: the same contest in seconds."""
     with pytest.MonkeyPatch.context() as patch:
-        for family in list(FAMILIES):
-            if family not in TWO:
-                patch.delitem(FAMILIES, family)
-        patch.setattr(choose, "RIVALS", TWO[1:])
-        for family in TWO:
-            given = protocol()["families"][family]
-            first = [trial | {"seeds": [0]} for trial in given["trials"][:2]]
-            patch.setitem(given, "trials", first)
-        for name, seeds in SHORT.items():
-            stage = STAGES[name]
-            cut = trials.Stage(1, stage.seeds[:seeds], stage.precision, stage.test)
-            patch.setitem(STAGES, name, cut)
-        patch.setattr(trials, "ASKED", ())
-        _forget()
+        short_contest.shorten(patch)
         yield
-    _forget()
-
-
-def _forget() -> None:
-    for remembered in (trials.trials, trials.trial_runs):
-        remembered.cache_clear()
+    short_contest.forget()
 
 
 @pytest.fixture(scope="module")
@@ -88,7 +62,7 @@ def test_choosing_trains_trials_and_finals_and_never_sees_test(chosen, root):
 
 
 def test_nothing_is_confirmed_before_it_is_chosen(short, root, tmp_path):
-    for stage in ("confirm", "controls", "law", "length", "scale"):
+    for stage in ("confirm", "controls", "law", "length", "scale", "measure"):
         result = contest(stage, tmp_path, "--data", root)
         assert result.exit_code == 2
         assert "choosing is not complete. Of the trials 0 of 4" in " ".join(result.stderr.split())
@@ -99,7 +73,7 @@ def test_when_the_minutes_are_up_nothing_is_started(short, root, tmp_path):
     result = contest("choose", tmp_path / "new", "--data", root, "--minutes", 0.01)
     assert result.exit_code == 0
     assert result.stdout.startswith("choose: 4 models, 0 recorded, 4 to train\n")
-    assert "The finals follow when the trials are complete." in result.stdout
+    assert "The finals of a family follow when its trials are complete." in result.stdout
     assert not list((tmp_path / "new").glob("*.json"))
 
 
@@ -123,10 +97,58 @@ def test_what_is_confirmed_is_scored_on_test_article_by_article(chosen, root):
         assert record.result["test.nats"] == pytest.approx(nats, rel=1e-5)
 
 
-def test_the_page_is_written_from_the_records(chosen, tmp_path):
-    result = contest("page", chosen[0], "--out", tmp_path / "page.md")
+@pytest.fixture(scope="module")
+def looked_at(chosen, root):
+    """The store after confirmation, controls and measurements."""
+    store, _ = chosen
+    assert contest("confirm", store, "--data", root).exit_code == 0
+    early = contest("measure", store, "--data", root)
+    assert early.exit_code == 2
+    assert "the controls: controls lacks 18 of 18 models." in " ".join(early.stderr.split())
+    assert contest("controls", store, "--data", root).exit_code == 0
+    return store, contest("measure", store, "--data", root)
+
+
+def test_measuring_trains_nothing_where_the_weights_were_kept(looked_at, root):
+    store, result = looked_at
+    assert result.exit_code == 0, result.output
+    assert "training" not in result.stderr
+    assert "34 measurements, 34 taken, 0 to take" in result.stdout
+    again = contest("measure", store, "--data", root)
+    assert "measuring" not in again.stderr
+    assert again.stdout == result.stdout
+
+
+def test_lost_weights_are_trained_again_only_where_something_is_not_taken(looked_at, root):
+    store, _ = looked_at
+    won = choose.chosen(Evidence(Store(store).all(), Setting()))
+    assert won is not None
+    devices = [measured.Devices(run) for run in measured.models(won)["ours"]]
+    before = Store(store).load(devices[0].run.recipe())
+    for one in devices:
+        weights.path(Store(store), one.run, one.run.seed).unlink()
+    assert "34 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
+    (file,) = store.glob(f"measure-*-{key(measure_recipe(devices[0]))}.json")
+    file.unlink()
+    plan = contest("measure", store, "--data", root, "--dry-run").stdout
+    assert "6 recorded, 2 to train" in plan
+    assert "32 taken, 2 to take" in plan
+    result = contest("measure", store, "--data", root)
+    assert result.exit_code == 0, result.output
+    assert "34 taken, 0 to take" in result.stdout
+    assert Store(store).load(devices[0].run.recipe()) == before  # a record stays what it was
+
+
+def test_the_page_is_written_from_the_records(looked_at, tmp_path):
+    result = contest("page", looked_at[0], "--out", tmp_path / "page.md")
     assert result.exit_code == 0, result.output
     assert {path.name for path in tmp_path.iterdir()} == {"page.md", "page.png"}
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    for title in ("Longer than trained", "Gain, entropy and rank", "On imperfect devices"):
+        section = text[text.index(f"## {title}") :].partition("\n## ")[0]
+        assert "| ours" in section
+        assert "no records" not in section
+    assert "- law: " in text.partition("## Without a record yet")[2]
 
 
 def test_an_unknown_stage_is_refused(tmp_path):

@@ -125,3 +125,34 @@ def test_docstring_examples():
     result = doctest.testmod(cost)
     assert result.attempted > 0
     assert result.failed == 0
+
+
+@given(shapes, st.booleans(), st.sampled_from([2, 4, 8]))
+def test_sharpening_costs_its_squarings_and_a_gain_one_multiply_add_a_pair(shape, causal, p):
+    """As long as each is digital, and nothing else changes."""
+    plain = astuple(cost.operations(*shape, causal=causal))
+    sharp = astuple(cost.operations(*shape, causal=causal, sharpness=p, gain=True))
+    tokens, heads, _ = shape
+    pairs = heads * cost.pairs(tokens, causal)
+    more = [(b - a) // pairs for a, b in zip(plain, sharp, strict=True)]
+    squarings = p.bit_length() - 1
+    assert more == [0, squarings + 1, squarings + 1, squarings, 0]
+
+
+@given(st.integers(1, 200))
+def test_a_power_takes_the_multiplications_of_repeated_squaring(p):
+    """x^p from x by squaring and by multiplying with x, counted as they are done."""
+    exponent, multiplications = 1, 0
+    for bit in bin(p)[3:]:
+        exponent, multiplications = 2 * exponent, multiplications + 1
+        if bit == "1":
+            exponent, multiplications = exponent + 1, multiplications + 1
+    assert exponent == p
+    assert cost.power(1, p) == multiplications
+
+
+def test_a_real_power_costs_an_exponential():
+    real, whole = (cost.operations(9, 1, 2, sharpness=p) for p in (2.5, 1))
+    assert real.all_digital - whole.all_digital == cost.EXPONENTIAL * 81
+    with pytest.raises(ValueError, match="sharpness must be >= 1"):
+        cost.operations(9, 1, 2, sharpness=0.5)

@@ -1,7 +1,6 @@
 """`lohe contest`: oscillators against every softmax, by a protocol committed before the runs."""
 
 import time
-from collections.abc import Callable
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -9,21 +8,12 @@ from typing import Annotated
 
 import typer
 
-from lohe.experiments import terminal
-from lohe.experiments.contest import choose, page, tables
-from lohe.experiments.contest.trials import (
-    FAMILIES,
-    Configuration,
-    confirm_runs,
-    control_runs,
-    law_runs,
-    length_runs,
-    scale_runs,
-    seconds,
-    trial_runs,
-)
+from lohe.experiments import terminal, weights
+from lohe.experiments.contest import choose, measured, page, tables
+from lohe.experiments.contest.trials import FAMILIES, LATER_RUNS, seconds, trial_runs
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
+from lohe.experiments.measures import Bench, Measure, model_runs, take, untaken
 from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
@@ -31,15 +21,9 @@ from lohe.run_cli import Root, device_name, readable_records, refusals
 from lohe.tasks import Data, Task
 from lohe.train import Run
 
-LATER: dict[str, Callable[[Configuration, Configuration], list[Run]]] = {
-    "confirm": confirm_runs,
-    "controls": lambda ours, best: control_runs(ours),
-    "law": law_runs,
-    "length": length_runs,
-    "scale": scale_runs,
-}
-STAGES = ("choose", *LATER, "page")
+STAGES = ("choose", *LATER_RUNS, "measure", "page")
 SIZE = 10  # seeds trained at once
+POLL_S = 5.0  # between looks at what others have finished
 
 
 def contest_command(
@@ -58,7 +42,8 @@ def contest_command(
     """Does oscillator attention beat softmax at language modelling, on the sphere?
 
     Trains what a stage of the protocol needs and the store does not have yet, and says what
-    remains. The same command continues; records are what counts.
+    remains. The same command continues; records are what counts. Started several times, on one
+    device or many, the processes share the work.
 
     \b
     choose    trials of all families, then the best three of each; no test
@@ -67,6 +52,7 @@ def contest_command(
     law       perplexity against d_osc; after choose, like length and scale
     length    windows of 128 and 256 words
     scale     six layers, d_model 384
+    measure   rank, gain, imperfect devices, longer windows; after controls
     page      write the page and its figure from the records; trains nothing
 
     \b
@@ -85,7 +71,10 @@ def contest_command(
             return
         _runs(stage, _evidence(records))  # refuses what is too early
         if not dry_run:
-            _train(stage, records, device_name(device), data, minutes)
+            where = device_name(device)
+            _train(stage, records, where, data, minutes)
+            if stage == "measure":
+                _measure(records, Bench(records, where, data))
         _report(stage, records)
 
 
@@ -97,7 +86,7 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
     """What the stage needs, as far as it is known by now."""
     if stage == "choose":
         drawn = [run for family in FAMILIES for run in trial_runs(family)]
-        return drawn + (choose.final_runs(evidence) or [])
+        return drawn + choose.known_finals(evidence)
     chosen = choose.chosen(evidence)
     if chosen is None:
         raise ValueError(
@@ -105,46 +94,93 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
             f"{tables.progress(evidence)} Continue it with `lohe contest choose`."
         )
     if stage == "controls":
-        first = confirm_runs(chosen.ours, chosen.best)
-        if left := len(choose.missing(evidence, first)):
-            raise ValueError(
-                f"controls are scored on test after the confirmation, which lacks {left} of "
-                f"{len(first)} models. Continue it with `lohe contest confirm`."
-            )
-    return LATER[stage](chosen.ours, chosen.best)
+        _after("confirm", "controls are scored on test after the confirmation", chosen, evidence)
+    if stage == "measure":
+        for earlier in ("confirm", "controls"):
+            said = "measure looks at models of the confirmation and the controls"
+            _after(earlier, said, chosen, evidence)
+        return measured.kept_runs(chosen)
+    return LATER_RUNS[stage](chosen.ours, chosen.best)
+
+
+def _after(stage: str, why: str, chosen: choose.Chosen, evidence: Evidence) -> None:
+    first = LATER_RUNS[stage](chosen.ours, chosen.best)
+    if left := len(choose.missing(evidence, first)):
+        raise ValueError(
+            f"{why}: {stage} lacks {left} of {len(first)} models. Continue it with "
+            f"`lohe contest {stage}`."
+        )
 
 
 def _train(stage: str, store: Store, device: str, root: Path | None, minutes: float | None) -> None:
-    """Pack after pack until nothing is missing, or the next may end too late."""
+    """Pack after pack until nothing is missing that nobody trains, or none would end in time."""
 
     @cache
     def load(task: Task) -> Data:
         return task.load(root)
 
-    started, expected = time.monotonic(), 0.0
-    tried: set[tuple[Run, tuple[int, ...]]] = set()  # what others are training is not tried twice
+    started, busy, expected = time.monotonic(), 0.0, 0.0
     with terminal.bars() as shown:
-        # when the trials are complete, the finals are missing
-        while todo := [p for p in _missing(stage, store) if (p.run, (*p.seeds,)) not in tried]:
+        while todo := _missing(stage, store, evidence := _evidence(store)):
+            taken, late, keep = 0, 0, _kept(stage, evidence)
             for pack in todo:
                 spent, guess = time.monotonic() - started, seconds(pack.run, len(pack.seeds))
-                pace = spent / expected if expected else 1.0  # of this device, by what it has done
+                pace = busy / expected if expected else 1.0  # of this device, by what it has done
                 if minutes is not None and spent + pace * guess > 60 * minutes:
-                    return
-                runs = [replace(pack.run, seed=seed) for seed in pack.seeds]
+                    late += 1
+                    continue
+                runs, began = [replace(pack.run, seed=s) for s in pack.seeds], time.monotonic()
                 how = {"device": device, "size": SIZE, "load": load, "listen": shown.training}
-                for _ in complete(runs, store, **how):
-                    expected += guess
-                tried.add((pack.run, (*pack.seeds,)))
+                # what others hold is left to them, and nothing comes back
+                for _ in complete(runs, store, with_weights=keep, **how):
+                    taken, expected = taken + 1, expected + guess
+                    busy += time.monotonic() - began
+            if not taken:  # others train what is left
+                finals_follow = stage == "choose" and choose.final_runs(evidence) is None
+                if late or not finals_follow:
+                    return
+                time.sleep(POLL_S)
 
 
-def _missing(stage: str, store: Store) -> list[Pack]:
-    return missing(_runs(stage, _evidence(store)), store, SIZE)
+def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
+    """Without a record; for measurements that are not taken, without weights."""
+    runs, keep = _runs(stage, evidence), []
+    if stage == "measure":
+        runs = keep = model_runs(untaken(_measures(evidence), store))
+    return missing(runs, store, SIZE, keep)
+
+
+def _kept(stage: str, evidence: Evidence) -> list[Run]:
+    """Runs whose weights are kept as they are trained: something will be measured on them."""
+    chosen = None if stage == "choose" else choose.chosen(evidence)
+    return measured.kept_runs(chosen) if chosen else []
+
+
+def _measures(evidence: Evidence) -> list[Measure]:
+    chosen = choose.chosen(evidence)
+    return measured.measures(chosen) if chosen else []
+
+
+def _measure(store: Store, bench: Bench) -> None:
+    """Take what is not taken yet, as far as there are weights."""
+    todo = untaken(_measures(_evidence(store)), store)
+    there = [m for m in todo if m.run and weights.find(store, m.run) is not None]
+    with terminal.bars() as shown:
+        heard = 0
+
+        def listen(what: str, measure: Measure) -> None:
+            nonlocal heard
+            shown.measuring(what, measure, heard, len(there))
+            heard += 1
+
+        for _ in take(there, bench, listen):
+            pass
 
 
 def _report(stage: str, store: Store) -> None:
     """What is there, what remains, and how long it may take on the protocol's GPU."""
-    runs, todo = _runs(stage, _evidence(store)), _missing(stage, store)
+    evidence = _evidence(store)
+    runs, todo = _runs(stage, evidence), _missing(stage, store, evidence)
     waiting = sum(len(pack.seeds) for pack in todo)
     typer.echo(f"{stage}: {len(runs)} models, {len(runs) - waiting} recorded, {waiting} to train")
     for pack in todo:
@@ -154,6 +190,10 @@ def _report(stage: str, store: Store) -> None:
     if todo:
         whole = duration(sum(seconds(pack.run, len(pack.seeds)) for pack in todo))
         typer.echo(f"In all about {whole} on an H200")
-    if stage == "choose" and choose.final_runs(_evidence(store)) is None:
-        typer.echo("The finals follow when the trials are complete.")
-    terminal.show(tables.chosen_table(_evidence(store)))
+    if stage == "choose" and choose.final_runs(evidence) is None:
+        typer.echo("The finals of a family follow when its trials are complete.")
+    if stage == "measure":
+        wanted = _measures(evidence)
+        left = len(untaken(wanted, store))
+        typer.echo(f"{len(wanted)} measurements, {len(wanted) - left} taken, {left} to take")
+    terminal.show(tables.chosen_table(evidence))

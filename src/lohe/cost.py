@@ -3,8 +3,14 @@
 The convention is Appendix B's ("Cost accounting"). It counts the step where the two mechanisms
 differ, from scores to normalised weights, per inference and per attention layer; everything around
 it is the same for both. The unit is one multiply-add. These are first-order counts of the
-arithmetic that stays digital: equilibration in an array costs time, not operations, and neither
-writing the couplings into it nor a sharpness p > 1 is counted.
+arithmetic that stays digital: equilibration in an array costs time, not operations, and writing
+the couplings into it is not counted.
+
+The paper counts p = 1 without a gain. Beyond it we count: 1 + γ z·r is a multiply-add a pair until
+the readout is physical, where γ is an amplifier; the p-th power takes the multiplications of
+repeated squaring, or for a real p an exponential, until the affine sum is physical too. That last
+row so needs an array that also raises to the p-th power; where it cannot, the row before is the
+last that can be had, since the sum and the division come after the power.
 """
 
 import operator
@@ -53,19 +59,31 @@ class Operations:
 
 
 def operations(
-    tokens: int, heads: int, d_osc: int, coupling: str = "relu", causal: bool = False
+    tokens: int,
+    heads: int,
+    d_osc: int,
+    coupling: str = "relu",
+    causal: bool = False,
+    *,
+    sharpness: float = 1,
+    gain: bool = False,
 ) -> Operations:
     """Operations per inference of one attention layer, by softmax and by four implementations.
 
-    `coupling` is relu as in the paper's headline table; the trained models use softplus.
+    `coupling` is relu as in the paper's headline table; the trained models use softplus. `gain`:
+    whether there is one, learned or not.
 
     >>> kws = operations(tokens=49, heads=2, d_osc=2)
     >>> kws.softmax, kws.all_digital, kws.affine_physical
     (57526, 33908, 4802)
     >>> round(kws.reduction("affine_physical"), 1)
     12.0
+    >>> operations(tokens=49, heads=2, d_osc=2, sharpness=4, gain=True).all_digital
+    48314
     """
     _check_shape(tokens, heads, d_osc)
+    if not sharpness >= 1:
+        raise ValueError(f"sharpness must be >= 1 (p of Eq. 5), got {sharpness}.")
     if coupling not in COUPLINGS:
         raise ValueError(
             f"coupling must be one of {', '.join(COUPLINGS)}, got {coupling!r}. For another σ, "
@@ -76,11 +94,13 @@ def operations(
     equilibration = fixed_point(p, d_osc) + sphere_normalization(tokens, d_osc)
     inner_products = readout(p, d_osc)
     affine = row_sum(p, tokens) + division(p)
+    sharpened = affine + power(p, sharpness)
+    read = inner_products + amplification(p, gain) + sharpened
     return Operations(
         softmax=heads * (nonlinearity(p, EXPONENTIAL) + affine),
-        all_digital=heads * (sigma + equilibration + inner_products + affine),
-        equilibration_physical=heads * (sigma + inner_products + affine),
-        equilibration_and_readout_physical=heads * (sigma + affine),
+        all_digital=heads * (sigma + equilibration + read),
+        equilibration_physical=heads * (sigma + read),
+        equilibration_and_readout_physical=heads * (sigma + sharpened),
         affine_physical=heads * sigma,
     )
 
@@ -123,6 +143,23 @@ def sphere_normalization(tokens: int, d_osc: int) -> int:
 def readout(pairs: int, d_osc: int) -> int:
     """z_i·r_j: d_osc products per pair."""
     return MULTIPLY_ADD * d_osc * pairs
+
+
+def amplification(pairs: int, gain: bool) -> int:
+    """1 + γ z_i·r_j: a multiply-add per pair; without a gain, the 1 is where the sum starts."""
+    return MULTIPLY_ADD * pairs * gain
+
+
+def power(pairs: int, sharpness: float) -> int:
+    """The p-th power per pair: by repeated squaring, or exp(p ln x) where p is no whole number.
+
+    >>> [power(1, p) for p in (1, 2, 3, 4, 8, 2.5)]
+    [0, 1, 2, 2, 3, 10]
+    """
+    if not float(sharpness).is_integer():
+        return EXPONENTIAL * pairs
+    p = int(sharpness)
+    return MULTIPLY_ADD * (p.bit_length() - 1 + p.bit_count() - 1) * pairs
 
 
 def row_sum(pairs: int, tokens: int) -> int:

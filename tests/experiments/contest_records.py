@@ -4,11 +4,16 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from functools import cache
+from typing import Any
 
 import numpy as np
+from invented import measured as taken
 from invented import record
 
-from lohe.experiments.contest import choose
+from lohe.experiments.contest import choose, measured
+from lohe.experiments.contest.beyond import BeyondLength
+from lohe.experiments.contest.measured import Devices
+from lohe.experiments.contest.readouts import LearnedReadout
 from lohe.experiments.contest.trials import (
     FAMILIES,
     OURS,
@@ -23,6 +28,10 @@ from lohe.experiments.contest.trials import (
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
+from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.effective_rank import EffectiveRank
+from lohe.experiments.studies.robust.physics import GRID
+from lohe.experiments.studies.settle.settling import Settling
 from lohe.train import Run
 
 Truth = Callable[[Run], float]  # perplexity that a run is given, up to its seed's noise
@@ -96,4 +105,42 @@ def everything(truth: Truth = truth) -> list[Record]:
     ours, best = chosen.ours, chosen.best
     runs = confirm_runs(ours, best) + control_runs(ours) + law_runs(ours, best)
     runs += length_runs(ours, best) + scale_runs(ours, best)
-    return found + invented(dict.fromkeys(runs), truth)
+    found += invented(dict.fromkeys(runs), truth)
+    return found + [looked_at(m) for m in measured.measures(chosen)]
+
+
+def looked_at(measure: Any) -> Record:
+    """A record as if the measure had been taken: sizes of a model of two layers and two heads."""
+    mechanism = measure.run.model.attention
+    heads = [{"layer": layer, "head": head} for layer in range(2) for head in range(2)]
+    match measure:
+        case BeyondLength():
+            ways = ("spread",) if hasattr(mechanism, "d_osc") else ("spread", "continued")
+            curve = [
+                {"words": w, "positions": way, "perplexity": 100.0 + w, "nats": math.log(100 + w)}
+                for w in measure.words
+                for way in ways
+            ]
+            return taken(measure, {"targets": 1000}, curve)
+        case EffectiveRank():
+            names = {"attention": 20.0}
+            if hasattr(mechanism, "d_osc"):
+                names |= {"similarity": 3.0}
+            if getattr(mechanism, "gain", None) is not None:
+                names |= {"readout": 30.0}
+            ranks = {f"{name}.rank": 2 * x for name, x in names.items()}
+            return taken(measure, ranks, [head | names for head in heads])
+        case AttentionEntropy():
+            return taken(measure, {}, [{"histogram": [1]}, *(h | {"median": 0.7} for h in heads)])
+        case LearnedReadout():
+            curve = [h | {"gain": 1.0 + h["head"], "sharpness": 4.0} for h in heads]
+            return taken(measure, {"heads": 4}, curve)
+        case Devices():
+            rows = [(p.name, p.level) for p in GRID]
+            change = 1e-3 * (1 + measure.run.seed % 7)
+            curve = [{"physics": n, "level": x, "nats": [change * x]} for n, x in rows]
+            return taken(measure, {"perplexity": 95.0}, curve)
+        case Settling():
+            curve = [{"layer": 1, "horizon": t, "converged": 0.99} for t in measure.horizons]
+            return taken(measure, {"norm.median": 4.2}, curve)
+    raise TypeError(measure)

@@ -4,13 +4,24 @@ import json
 import math
 from dataclasses import replace
 from itertools import product
+from pathlib import Path
 
 import contest_records as made
 import numpy as np
 import pytest
+import torch
 from scipy import stats
 
-from lohe.experiments.contest import choose, confirm, law, page, tables, trials
+from lohe import cost
+from lohe.experiments.contest import (
+    choose,
+    confirm,
+    law,
+    measured_tables,
+    page,
+    tables,
+    trials,
+)
 from lohe.experiments.contest.trials import (
     FAMILIES,
     OURS,
@@ -29,6 +40,7 @@ from lohe.experiments.contest.trials import (
     scale_runs,
     trial_runs,
 )
+from lohe.experiments.store import recordfile
 from lohe.experiments.store.records import key
 from lohe.models import Oscillator, SoftmaxRope
 from lohe.viz.style import drawing
@@ -268,6 +280,21 @@ def test_the_law_ends_where_it_was_made_to_end(everything):
     assert sharp.above_softmax == pytest.approx(95 - 98.5, abs=1)
 
 
+# the preset
+
+
+def test_the_preset_is_what_was_chosen_once_something_is():
+    """One line, models.mechanisms.SHARPENED, follows the records that are committed."""
+    folder = Path(__file__).parents[2] / "results"
+    there = [recordfile.read(path).records for path in folder.glob("wikitext2articles-*.json")]
+    chosen = choose.chosen(made.evidence(r for records in there for r in records.values()))
+    preset = Oscillator.sharpened()
+    if chosen is None:
+        assert preset == Oscillator(d_osc=32, sharpness=4, gain="learned")  # the probe's
+    else:
+        assert preset == chosen.ours.mechanism
+
+
 # the page
 
 
@@ -328,8 +355,40 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     assert ("Nothing is decided yet" in text) == (which != "everything")
     if which == "nothing":
         assert "Of the trials 0 of 336 models are recorded." in text
-    for table in (tables.confirmed, tables.controlled, tables.law_table, tables.further):
+    for table in page.TABLES:
         assert {len(row) for row in table(found).rows} <= {len(table(found).columns)}
+    said = "this protocol has chosen none yet" if which in ("nothing", "trials") else "chose."
+    assert said in page.preset(found)
+    lacks = text.partition("## Without a record yet")[2].partition("## Protocol")[0]
+    assert {
+        "nothing": "confirm, controls, law, length, scale, measure: nothing before it is chosen.",
+        "trials": "The trials are complete; of the finals 0 of 63 models are recorded.",
+        "chosen": "- measure: 51 of 51 measurements.",
+        "everything": "Nothing: ",
+    }[which] in lacks
+
+
+def test_the_counts_of_table_7_are_those_at_p_1():
+    """The table's first rows are the paper's own numbers; sharpening only ever costs."""
+    table = measured_tables.counted()
+    for row in cost.table_7()[1:]:
+        first = next(r for r in table.rows if r[0] == row.label)
+        assert [float(x) for x in first[2:5]] == pytest.approx(row.ours, abs=0.006)
+    for label in ("Oscillator, all digital", "+ readout physical"):
+        by_p = [tuple(map(float, r[2:])) for r in table.rows if r[0] == label]
+        assert len(by_p) == 4
+        assert by_p == sorted(by_p, reverse=True)
+
+
+def test_the_text_on_devices_is_true():
+    """d ln a = p γ d(z·r) / (1 + γ z·r), and no weight beyond arccos(-1/γ)."""
+    p, gain = 4, 2.0
+    cosine = torch.tensor(0.3, dtype=torch.float64, requires_grad=True)
+    ((1 + gain * cosine).clamp(min=0) ** p).log().backward()
+    assert cosine.grad is not None
+    assert cosine.grad.item() == pytest.approx(p * gain / (1 + gain * 0.3))
+    edge = math.acos(-1 / gain)
+    assert 1 + gain * math.cos(edge - 1e-6) > 0 > 1 + gain * math.cos(edge + 1e-6)
 
 
 def test_the_figure_has_both_curves_and_the_lines(everything):

@@ -1,5 +1,7 @@
 """Ranks of a model's matrices: those of the theory, whatever the padding."""
 
+from typing import Any
+
 import pytest
 import torch
 from invented import SMOKE, Untrained
@@ -7,7 +9,7 @@ from rank_records import tokens_of
 
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank, matrices
-from lohe.models import Oscillator, Softmax
+from lohe.models import LearnedSharpness, Oscillator, Softmax, attention_layers
 from lohe.theory import readout_rank_bound
 
 
@@ -67,3 +69,36 @@ def test_similarity_is_what_the_attention_is_made_of(bench):
     expected = weights / weights.sum(dim=-1, keepdim=True)
     torch.testing.assert_close(found["attention"], expected)
     torch.testing.assert_close(found["sharpened"], found["similarity"].square())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("mechanism", [LearnedSharpness(2, gain="learned"), LearnedSharpness(2)])
+def test_a_learned_sharpness_is_that_of_each_layer_and_head(bench, mechanism):
+    """Attention is what the readout leaves under the mask, whatever p a head has learned."""
+    run = SMOKE.wikitext2(mechanism)
+    model = bench.model(run).double()
+    layers: list[Any] = attention_layers(model)
+    for n, layer in enumerate(layers):
+        layer.log_excess += torch.arange(4) / 3 + n
+        if layer.log_gain is not None:
+            layer.log_gain += 1  # the clamp acts
+    found = matrices(model, tokens_of(bench, run, 2))
+    assert "sharpened" not in found  # a power of something negative, and real
+    readout = found["readout"].tril()
+    torch.testing.assert_close(found["attention"], readout / readout.sum(dim=-1, keepdim=True))
+
+
+def test_a_gain_leaves_the_rank_of_s_and_the_clamp_does_not(bench):
+    class Amplified(Untrained):
+        def model(self, run):
+            built = super().model(run)
+            layers: list[Any] = attention_layers(built)
+            for layer in layers:
+                layer.log_gain.data += 1
+            return built
+
+    run = SMOKE.wikitext2(Oscillator(d_osc=3, sharpness=2, gain="learned"))
+    found = EffectiveRank(run, chunks=2).take(Amplified()).result
+    assert found["similarity.rank"] == 4
+    assert found["sharpened.rank"] == readout_rank_bound(3, 2) == 9
+    assert found["readout.rank"] > 9

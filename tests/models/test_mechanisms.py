@@ -1,7 +1,7 @@
 """Mechanisms are values: hashable, JSON-able, told apart by their fields."""
 
 import json
-from dataclasses import asdict, fields
+from dataclasses import asdict, fields, replace
 
 import pytest
 import torch
@@ -11,6 +11,7 @@ from lohe.models import (
     Amplified,
     ExponentialReadout,
     FrozenAnchors,
+    LanguageModel,
     LearnedSharpness,
     Mechanism,
     NoDynamics,
@@ -23,7 +24,10 @@ from lohe.models import (
     SoftmaxPositions,
     SoftmaxRope,
     SoftmaxTemperature,
+    attention_layers,
 )
+from lohe.tasks import GeneratedText
+from lohe.train import AdamW, Run, train
 
 ALL = [
     Softmax(),
@@ -158,3 +162,27 @@ def test_frozen_anchors_stay_with_the_weights_and_untrained(rng):
     assert untrained == {"anchors"}
     anew.load_state_dict(dict(layer.named_parameters()), strict=False)
     assert torch.equal(anew.anchors, layer.anchors)
+
+
+def test_the_preset_is_strictly_spherical_and_its_options_can_be_changed():
+    preset = Oscillator.sharpened()
+    assert (preset.anchors, preset.gain, preset.pads) == ("sphere", "learned", "masked")
+    assert Oscillator.sharpened(d_osc=8) == replace(preset, d_osc=8)
+    with pytest.raises(TypeError, match="d_oscillator"):
+        Oscillator.sharpened(d_oscillator=8)
+
+
+def test_the_preset_trains():
+    task = GeneratedText(tokens=12, examples=64)
+    model = LanguageModel(
+        d_model=16, heads=2, layers=1, d_ff=16, attention=Oscillator.sharpened(d_osc=4)
+    )
+    data = task.load()
+    trained = train(Run(task, model, AdamW(lr=1e-2), batch=16, epochs=5), [0, 1], data)
+    for outcome in trained.outcomes:
+        first, last = outcome.curve[0]["perplexity"], outcome.curve[-1]["perplexity"]
+        assert last < first < len(data.names)
+        (layer,) = attention_layers(trained.model(data, outcome.seed))
+        assert isinstance(layer, OscillatorAttention)
+        assert isinstance(layer.gain, torch.Tensor)
+        assert (layer.gain - 1).abs().min() > 1e-3  # learned, from 1 on

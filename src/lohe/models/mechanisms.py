@@ -4,8 +4,9 @@ Fields are plain numbers and names, and no two mechanisms have the same fields, 
 `dataclasses.asdict` tells them apart.
 """
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Literal, Protocol, runtime_checkable
+from typing import Any, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -68,6 +69,11 @@ class RankMatchedSoftmax:
         return SoftmaxAttention(d_model, heads, d_qk=self.d_qk, causal=causal, generator=generator)
 
 
+# Of a probe with two seeds (`seen_before` of the contest's protocol.json), not of the contest.
+# When `lohe contest choose` has chosen, its numbers stand here; a test holds the two together.
+SHARPENED: Mapping[str, Any] = {"d_osc": 32, "sharpness": 4, "gain": "learned"}
+
+
 @dataclass(frozen=True)
 class Oscillator:
     """The paper's mechanism; the published runs have anchors="free", pads="as-published".
@@ -85,6 +91,19 @@ class Oscillator:
     anchors: Literal["sphere", "free"] = "sphere"
     pads: Literal["masked", "as-published"] = "masked"
     freeze_values: bool = False
+
+    @classmethod
+    def sharpened(cls, **changes: Any) -> "Oscillator":
+        """What to begin with for language: strictly unit anchors, p > 1 and a learned gain.
+
+        `SHARPENED` has the numbers and says where they come from; `changes` replaces options.
+
+        >>> preset = Oscillator.sharpened(d_osc=16)
+        >>> preset.d_osc, preset.gain, preset.anchors
+        (16, 'learned', 'sphere')
+        >>> layer = preset.build(d_model=128, heads=4, max_tokens=50, causal=True)
+        """
+        return cls(**{**SHARPENED, **changes})
 
     def build(
         self,

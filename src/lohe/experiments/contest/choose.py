@@ -71,15 +71,17 @@ def finalists(evidence: Evidence, family: str) -> tuple[Configuration, ...] | No
     return tuple(s.configuration for s in in_trials(evidence, family)[:FINALISTS])
 
 
+def known_finals(evidence: Evidence) -> list[Run]:
+    """The finals of the families whose own trials are complete: they wait for no other family."""
+    known = (finalists(evidence, family) or () for family in FAMILIES)
+    return [run for chosen in known for c in chosen for run in STAGES["finals"].runs(c)]
+
+
 def final_runs(evidence: Evidence) -> list[Run] | None:
     """What the finals need; None before the trials of all families are complete."""
-    found: list[Run] = []
-    for family in FAMILIES:
-        chosen = finalists(evidence, family)
-        if chosen is None:
-            return None
-        found += [run for c in chosen for run in STAGES["finals"].runs(c)]
-    return found
+    if any(finalists(evidence, family) is None for family in FAMILIES):
+        return None
+    return known_finals(evidence)
 
 
 def in_finals(evidence: Evidence, family: str) -> list[Standing]:

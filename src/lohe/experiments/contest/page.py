@@ -8,15 +8,23 @@ from typing import Any
 
 import numpy as np
 
-from lohe.experiments.contest import choose, law, tables
+from lohe.experiments.contest import choose, law, measured, measured_tables, tables
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.tables import NONE, curve_name, verdict
-from lohe.experiments.contest.trials import FITTED, HELD_OUT, PUBLISHED, protocol
+from lohe.experiments.contest.trials import (
+    FITTED,
+    HELD_OUT,
+    LATER_RUNS,
+    PUBLISHED,
+    protocol,
+)
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store import files
 from lohe.experiments.tables import Table
 from lohe.measure.significance import mean_std
+from lohe.models import Oscillator
+from lohe.train import brief
 from lohe.viz.style import drawing, save
 
 COMMAND = "lohe contest page"
@@ -25,7 +33,9 @@ TABLES = (
     tables.controlled,
     tables.law_table,
     tables.further,
-    tables.chosen_table,
+    measured_tables.beyond,
+    measured_tables.readouts,
+    measured_tables.devices,
 )
 
 
@@ -75,14 +85,49 @@ def page(evidence: Evidence, picture: str) -> str:
         f"Made by `{COMMAND}` from the records in `results/`; not to be edited.",
         given["question"],
         f"**{verdict(evidence)}**",
+        preset(evidence),
         f"![Perplexity against d_osc]({picture})",
         *(_markdown(table(evidence)) for table in TABLES),
+        "## What p and a gain are on a substrate",
+        measured_tables.ON_A_SUBSTRATE,
+        _markdown(measured_tables.counted()),
+        _markdown(tables.chosen_table(evidence)),
+        "## Without a record yet",
+        "\n".join(f"- {line}" for line in lacking(evidence))
+        or "Nothing: the protocol is complete.",
         "## Protocol",
         f"Committed on {given['committed']}, before any of these runs "
         "(`src/lohe/experiments/contest/protocol.json`). Seen before: " + given["seen_before"],
         "\n".join(f"- *{name}*: {text}" for name, text in given["rules"].items()),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def preset(evidence: Evidence) -> str:
+    """What the preset builds, and whether it is what was chosen."""
+    given, chosen = Oscillator.sharpened(), choose.chosen(evidence)
+    origin = "the numbers of the probe; this protocol has chosen none yet"
+    if chosen is not None:
+        same = chosen.ours.mechanism == given
+        origin = "what this protocol chose" if same else "not what this protocol chose"
+    return f"To use it: `lohe.models.Oscillator.sharpened()`, which is `{brief(given)}`: {origin}."
+
+
+def lacking(evidence: Evidence) -> list[str]:
+    """What the protocol asks for and nobody has trained or measured, a line each."""
+    chosen = choose.chosen(evidence)
+    if chosen is None:
+        stages = ", ".join((*LATER_RUNS, "measure"))
+        return [tables.progress(evidence), f"{stages}: nothing before it is chosen."]
+    found = []
+    for stage, needed in LATER_RUNS.items():
+        runs = needed(chosen.ours, chosen.best)
+        if left := len(choose.missing(evidence, runs)):
+            found.append(f"{stage}: {left} of {len(runs)} models.")
+    wanted = measured.measures(chosen)
+    if left := sum(evidence.measured(m) is None for m in wanted):
+        found.append(f"measure: {left} of {len(wanted)} measurements.")
+    return found
 
 
 def write(path: Path, evidence: Evidence) -> list[Path]:

@@ -260,10 +260,11 @@ def _counts(c: Configuration) -> ParameterCounts:
 def _perplexities(there: Sequence[Record]) -> tuple[str, str]:
     """On the second half of validation, and on test."""
     later, test = ([r.result[m] for r in there if m in r.result] for m in (LATER, TEST))
-    return _shown(later), _shown(test)
+    return shown(later), shown(test)
 
 
-def _shown(values: Sequence[float]) -> str:
+def shown(values: Sequence[float]) -> str:
+    """Mean ± standard deviation, or that there is none."""
     return plus_minus(*mean_std(values)) if values else NONE
 
 
@@ -323,6 +324,6 @@ def _further(evidence: Evidence, name: str, runs: Sequence[Run]) -> tuple[str, .
     return (
         name,
         str(len(there)),
-        _shown([r.result[LATER] for r in there]),
+        shown([r.result[LATER] for r in there]),
         ", ".join(map(str, epochs)),
     )

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -280,6 +280,16 @@ def length_runs(ours: Configuration, best: Configuration) -> list[Run]:
 def scale_runs(ours: Configuration, best: Configuration) -> list[Run]:
     three = dict.fromkeys((ours, best, PUBLISHED["softmax as published"]))
     return [run for c in three for run in larger(c)]
+
+
+# what each stage after the choice trains, by the chosen oscillator and the best softmax
+LATER_RUNS: Mapping[str, Callable[[Configuration, Configuration], list[Run]]] = {
+    "confirm": confirm_runs,
+    "controls": lambda ours, best: control_runs(ours),
+    "law": law_runs,
+    "length": length_runs,
+    "scale": scale_runs,
+}
 
 
 def as_text(configuration: Configuration) -> str:

@@ -1,5 +1,6 @@
 """The rank that trained attention uses, before and after the causal mask (Appendix E)."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,7 +28,12 @@ class EffectiveRank:
 
     attention    a_ij, causal
     similarity   S = 11ᵀ + Z Rᵀ over all pairs, before mask and clamp: of rank d_osc + 1 at most
-    sharpened    its entrywise power S^∘p, where the readout has p > 1
+    sharpened    its entrywise power S^∘p, where the readout has a whole p > 1
+    readout      max(0, S)^∘p, where a gain lets the clamp act, or p is learned
+
+    With a gain γ, S = 11ᵀ + γ Z Rᵀ. The rank of a sharpened readout is not d_osc + 1: that of S^∘p
+    is `theory.readout_rank_bound` at most, and where p is real or the clamp acts, nothing but the
+    number of tokens bounds it.
 
     Each with mean, population standard deviation, and the largest rank there was. Matrices are cut
     to the words of a chunk. The published measurement gave the model the last token of a chunk
@@ -58,10 +64,24 @@ def matrices(model: nn.Module, tokens: Int[Tensor, "chunks tokens"]) -> dict[str
     found = {"attention": torch.stack(attention_weights(model, tokens=tokens), dim=1)}
     if similar := similarities(model, tokens):
         found["similarity"] = torch.stack(similar, dim=1)
-        sharpness = getattr(attention_layers(model)[0], "sharpness", 1)
-        if sharpness != 1:
-            found["sharpened"] = found["similarity"] ** sharpness
+        found |= powers(found["similarity"], attention_layers(model))
     return {name: x * pairs for name, x in found.items()}
+
+
+def powers(similarity: Matrices, layers: Sequence[Any]) -> dict[str, Matrices]:
+    """S^∘p and max(0, S)^∘p, each where it says something that S does not."""
+    first = layers[0]
+    learned = first.log_excess is not None
+    found: dict[str, Matrices] = {}
+    if learned:
+        p = torch.stack([layer.sharpness for layer in layers])[..., None, None]
+    else:
+        p = first.sharpness
+        if p != 1 and float(p).is_integer():
+            found["sharpened"] = similarity**p
+    if learned or first.gain is not None or not float(p).is_integer():
+        found["readout"] = similarity.clamp(min=0) ** p
+    return found
 
 
 def similarities(

@@ -15,6 +15,7 @@ from lohe.experiments.studies.robust.physics import (
     GRID,
     HORIZONS,
     SCALES,
+    Physics,
     measure,
     rotation,
     scores,
@@ -22,6 +23,7 @@ from lohe.experiments.studies.robust.physics import (
 from lohe.experiments.studies.robust.subjects import SUBJECTS, SVA, Subject
 from lohe.experiments.verdicts import Estimate, exactly, of_sample, ours
 from lohe.models import LanguageModel
+from lohe.tasks import Split
 from lohe.train import Run
 
 BATCH = 1000  # examples at once
@@ -42,20 +44,26 @@ class RobustnessGrid:
     examples: int
 
     def take(self, bench: Bench) -> Findings:
-        model, task = bench.model(self.run), self.run.task
-        split = bench.data(self.run).valid
-        few = min(self.examples, len(split))
-        split = split.take(torch.arange(few) * len(split) // few).to(bench.device)
-        grid = (*GRID, *map(rotation, SCALES))
-        batch = CHUNKS if isinstance(self.run.model, LanguageModel) else BATCH
-        measured = measure({self.run.seed: model}, task, split, grid, self.draws, batch=batch)
-        ideal = scores(model, task, split, batch)
-        curve = []
-        for physics in grid:
-            here = [m for m in measured if (m.name, m.level) == (physics.name, physics.level)]
-            changes = {name: [float(f"{m.change[name]:.6g}") for m in here] for name in ideal}
-            curve.append({"physics": physics.name, "level": physics.level, **changes})
-        return Findings({"examples": few, **ideal}, curve)
+        split, grid = bench.data(self.run).valid, (*GRID, *map(rotation, SCALES))
+        return on_devices(self.run, bench, split, self.draws, self.examples, grid)
+
+
+def on_devices(
+    run: Run, bench: Bench, split: Split, draws: int, examples: int, grid: tuple[Physics, ...]
+) -> Findings:
+    """The run's model on `draws` devices of every kind in `grid`; `examples` evenly spaced."""
+    model, task = bench.model(run), run.task
+    few = min(examples, len(split))
+    split = split.take(torch.arange(few) * len(split) // few).to(bench.device)
+    batch = CHUNKS if isinstance(run.model, LanguageModel) else BATCH
+    measured = measure({run.seed: model}, task, split, grid, draws, batch=batch)
+    ideal = scores(model, task, split, batch)
+    curve = []
+    for physics in grid:
+        here = [m for m in measured if (m.name, m.level) == (physics.name, physics.level)]
+        changes = {name: [float(f"{m.change[name]:.6g}") for m in here] for name in ideal}
+        curve.append({"physics": physics.name, "level": physics.level, **changes})
+    return Findings({"examples": few, **ideal}, curve)
 
 
 def whole(subject: Subject, setting: Setting, run: Run) -> RobustnessGrid:

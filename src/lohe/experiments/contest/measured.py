@@ -1,0 +1,89 @@
+"""What is looked at in trained models: which models, and which measures."""
+
+from dataclasses import dataclass
+from typing import Any
+
+from lohe.experiments.contest.beyond import BeyondLength
+from lohe.experiments.contest.choose import Chosen
+from lohe.experiments.contest.readouts import LearnedReadout
+from lohe.experiments.contest.trials import STAGES, controls
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.measures import Bench, Findings, Measure, model_runs
+from lohe.experiments.store.records import Record
+from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.effective_rank import EffectiveRank
+from lohe.experiments.studies.robust.devices import on_devices
+from lohe.experiments.studies.robust.physics import GRID, HORIZONS
+from lohe.experiments.studies.settle.settling import Settling
+from lohe.train import Run
+
+SEEDS = 3  # of each model, the first that are confirmed
+OURS, PLAIN, LEARNED = "ours", "p = 1, no gain", "learned p"
+
+
+@dataclass(frozen=True)
+class Devices:
+    """The paper's robustness grid on the second half of validation: change of perplexity.
+
+    On `examples` windows, evenly spaced. Frequency disorder in the published unit of its size: at
+    d_osc = 32 each oscillator draws a matrix of frequencies and takes its exponential, hence not on
+    all windows.
+    """
+
+    run: Run
+    draws: int = 1
+    examples: int = 500
+
+    def take(self, bench: Bench) -> Findings:
+        later = bench.data(self.run).splits["later"]
+        return on_devices(self.run, bench, later, self.draws, self.examples, GRID)
+
+
+def models(chosen: Chosen) -> dict[str, list[Run]]:
+    """The confirmed oscillator, its siblings among the controls, and the best softmax."""
+    first = STAGES["controls"].seeds[:SEEDS]
+    beside = controls(chosen.ours)
+    return {
+        OURS: STAGES["confirm"].runs(chosen.ours, first),
+        PLAIN: STAGES["controls"].runs(beside[PLAIN], first),
+        LEARNED: STAGES["controls"].runs(beside[LEARNED], first),
+        softmax_name(chosen): STAGES["confirm"].runs(chosen.best, first),
+    }
+
+
+def softmax_name(chosen: Chosen) -> str:
+    return f"best softmax ({chosen.family})"
+
+
+def measures_of(chosen: Chosen, name: str) -> list[Any]:
+    """What is measured on one of the models, all seeds together."""
+    runs = models(chosen)[name]
+    found: list[Any] = [m for run in runs for m in (EffectiveRank(run), AttentionEntropy(run))]
+    if name in (OURS, PLAIN, LEARNED):
+        found += [LearnedReadout(run) for run in runs]
+    if name in (OURS, PLAIN):
+        found += [Devices(run) for run in runs]
+        found += [settling(run) for run in runs]
+    if name in (OURS, softmax_name(chosen)):
+        found += [BeyondLength(run) for run in runs]
+    return found
+
+
+def settling(run: Run) -> Settling:
+    """How many oscillators have settled at each horizon of Table 9."""
+    return Settling(run, solves=200, horizons=tuple(reversed(HORIZONS)))
+
+
+def measures(chosen: Chosen) -> list[Measure]:
+    return [m for name in models(chosen) for m in measures_of(chosen, name)]
+
+
+def kept_runs(chosen: Chosen) -> list[Run]:
+    """The runs whose weights are kept, since something is measured on them."""
+    return model_runs(measures(chosen))
+
+
+def found(evidence: Evidence, chosen: Chosen, name: str, kind: type) -> list[Record]:
+    """What was recorded of one kind of measure on one model, in order of seed."""
+    wanted = [m for m in measures_of(chosen, name) if isinstance(m, kind)]
+    return [record for m in wanted if (record := evidence.measured(m)) is not None]

@@ -1,0 +1,46 @@
+"""The contest in seconds: two families of two trials, an epoch each, on articles of sixty words."""
+
+from pathlib import Path
+
+import pytest
+
+from lohe.experiments.contest import choose, trials
+from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, protocol
+from lohe.tasks import wikitext2
+
+TWO = (OURS, "softmax")
+SEEDS = {"trials": 1, "finals": 1, "confirm": 2, "controls": 2}
+
+
+def write_corpus(root: Path) -> Path:
+    """A data root with four articles a split."""
+    folder = root / wikitext2.FOLDERS["tokens"]
+    folder.mkdir(parents=True)
+    for split in ("train", "valid", "test"):
+        articles = [
+            f" = {a} = \n \n {' '.join(f'{a}x{n}' for n in range(60))} \n \n" for a in "abcd"
+        ]
+        (folder / f"wiki.{split}.tokens").write_text(" \n" + "".join(articles), encoding="utf-8")
+    return root
+
+
+def shorten(patch: pytest.MonkeyPatch) -> None:
+    for family in list(FAMILIES):
+        if family not in TWO:
+            patch.delitem(FAMILIES, family)
+    patch.setattr(choose, "RIVALS", TWO[1:])
+    for family in TWO:
+        given = protocol()["families"][family]
+        small = {"seeds": [0]} | ({"d_osc": 4} if family == OURS else {})
+        patch.setitem(given, "trials", [trial | small for trial in given["trials"][:2]])
+    for name, seeds in SEEDS.items():
+        stage = STAGES[name]
+        cut = trials.Stage(1, stage.seeds[:seeds], stage.precision, stage.test)
+        patch.setitem(STAGES, name, cut)
+    patch.setattr(trials, "ASKED", ())
+    forget()
+
+
+def forget() -> None:
+    for remembered in (trials.trials, trials.trial_runs):
+        remembered.cache_clear()
