@@ -174,6 +174,7 @@ def attempt(work: Callable[[], object]) -> str:
         except Exception as error:  # whatever goes wrong on this machine is the reason
             reasons = [str(w.message) for w in said if issubclass(w.category, UserWarning)]
             said = " ".join(" ".join([*reasons, str(error)]).split())
+            said, _, _ = said.partition(" Traceback ")  # of a compiler's own process
             return said[:MOST_WORDS] or type(error).__name__
     return ""
 
