@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from lohe.attention.projections import linear
 from lohe.models.embedding import Embedding
 from lohe.models.transformer import Encoder, Transformer
+from lohe.ops.norm import LayerNorm
 from lohe.tasks import Data
 
 
@@ -52,6 +53,6 @@ class Agreement(Transformer):
         return AgreementNet(
             Embedding(len(data.names), self.d_model, generator),
             self.encoder(self.max_tokens, causal=False, generator=generator),
-            nn.LayerNorm(self.d_model),
+            LayerNorm(self.d_model),
             linear(self.d_model, 1, bias=True, generator=generator),
         )

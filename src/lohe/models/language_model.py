@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from lohe.attention.projections import linear
 from lohe.models.embedding import Embedding
 from lohe.models.transformer import Encoder, Transformer
+from lohe.ops.norm import LayerNorm
 from lohe.tasks import Data
 
 
@@ -49,6 +50,6 @@ class LanguageModel(Transformer):
         return LanguageNet(
             Embedding(len(data.names), self.d_model, generator),
             self.encoder(max_tokens, causal=True, generator=generator),
-            nn.LayerNorm(self.d_model),
+            LayerNorm(self.d_model),
             linear(self.d_model, len(data.names), bias=True, generator=generator),
         )

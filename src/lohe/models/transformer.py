@@ -11,6 +11,7 @@ from lohe.attention.projections import linear
 from lohe.models.dropout import Dropout
 from lohe.models.mechanisms import Mechanism
 from lohe.models.positions import Positions, positions
+from lohe.ops.norm import LayerNorm
 from lohe.tasks import Data
 
 
@@ -30,9 +31,9 @@ class Block(nn.Module):
         generator: torch.Generator | None = None,
     ):
         super().__init__()
-        self.attention_norm = nn.LayerNorm(d_model)
+        self.attention_norm = LayerNorm(d_model)
         self.attention = attention
-        self.ffn_norm = nn.LayerNorm(d_model)
+        self.ffn_norm = LayerNorm(d_model)
         self.ffn = nn.Sequential(
             linear(d_model, d_ff, bias=True, generator=generator),
             nn.GELU(),

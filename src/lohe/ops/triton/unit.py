@@ -13,7 +13,7 @@ from torch.autograd import Function
 
 from lohe import sphere
 
-ROWS = 64  # of a program
+ELEMENTS = 2048  # of a program
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
 
 
@@ -43,10 +43,11 @@ class Unit(Function):
 def _launch(x: Tensor, grad: Tensor, *, backward: bool) -> Tensor:
     x, grad = x.contiguous(), grad.contiguous()
     out, d = torch.empty_like(x), x.shape[-1]
-    rows = x.numel() // d
+    rows, width = x.numel() // d, triton.next_power_of_2(d)
+    cut = max(1, ELEMENTS // width)
     with torch.cuda.device_of(x):
-        _unit[(triton.cdiv(rows, ROWS),)](
-            x, grad, out, rows, D=d, WIDTH=triton.next_power_of_2(d), ROWS=ROWS, BACKWARD=backward
+        _unit[(triton.cdiv(rows, cut),)](
+            x, grad, out, rows, D=d, WIDTH=width, ROWS=cut, BACKWARD=backward
         )
     return out
 
