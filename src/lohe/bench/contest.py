@@ -123,7 +123,7 @@ class Passes:
         stages = self.only_forward, self.forward, self.backward
         if device.type != "cuda":
             return Contestant(name, kind, stages, facts)
-        eager = clock.waited_for(self.only_forward), clock.waited_for(self.forward), self.backward
+        eager = [clock.waited_for(stage) for stage in stages]
         try:
             replayed = clock.captured(stages, device)
         except RuntimeError as error:
