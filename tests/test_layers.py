@@ -11,7 +11,7 @@ ROOT = Path(lohe.__file__).parent
 
 # Each group may import the groups above it in this list, and a package may import itself.
 LAYERS = [
-    {"sphere", "version"},
+    {"sphere", "transforms", "version"},
     {"theory", "ops", "dynamics", "cost", "measure", "tasks", "viz"},
     {"attention", "substrates"},
     {"models"},

@@ -85,7 +85,7 @@ def test_a_checkpoint_that_cannot_be_written_ends_the_run(run, data):
             raise OSError("no space left")
 
     with pytest.raises(OSError, match="no space left"):
-        train(run, SEEDS, data, checkpoint=Full())
+        train(run, SEEDS, data, checkpoint=Full(), checkpoint_every=1e-9)
 
 
 def test_a_checkpoint_is_of_the_moment_it_was_taken(run, data, memory):
@@ -94,6 +94,6 @@ def test_a_checkpoint_is_of_the_moment_it_was_taken(run, data, memory):
     slow = type(memory)()
     original = slow.save
     slow.save = lambda tensors, state: (time.sleep(0.05), original(tensors, state))[1]
-    train(run, SEEDS, data, checkpoint=slow)
+    train(run, SEEDS, data, checkpoint=slow, checkpoint_every=1e-9)
     for (a, _), (b, _) in zip(memory.saved, slow.saved, strict=True):
         assert all(torch.equal(a[name], b[name]) for name in a)

@@ -80,8 +80,8 @@ def train(
     """Train all seeds at once and score the selected epoch on every split but `train`.
 
     After an epoch the pack is saved to `checkpoint`, if there is one and `checkpoint_every` seconds
-    have passed, while the next epochs are trained; a run that finds its own continues from there
-    and ends with the same numbers. `report` hears of every epoch.
+    have passed; then (not where that is after every epoch) while training goes on. A run that finds
+    its own continues from there and ends with the same numbers. `report` hears of every epoch.
     """
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"A pack needs at least one seed and each only once, got {seeds}.")
@@ -96,7 +96,7 @@ def train(
     if found:
         first, earlier = _resume(pack, outcomes, best, *found)
     stepper = (GraphStepper if device.type == "cuda" else Stepper)(pack, cosine(run, steps))
-    with _one_at_a_time() as save:
+    with _one_at_a_time(wait=checkpoint_every == 0) as save:
         for epoch in range(first, run.epochs):
             if run.patience and all(epoch - 1 - o.epoch >= run.patience for o in outcomes):
                 break
@@ -148,8 +148,9 @@ def _select(run: Run, pack: Pack, outcomes: list[Outcome], best: Parameters) -> 
 
 
 @contextmanager
-def _one_at_a_time() -> Iterator[Callable[..., None]]:
-    """Work in a thread of its own. What goes wrong is raised by the next call, or at the end."""
+def _one_at_a_time(*, wait: bool) -> Iterator[Callable[..., None]]:
+    """Work in a thread of its own. What goes wrong is raised by the next call, or at the end; if
+    it is waited for, at once."""
     with ThreadPoolExecutor(max_workers=1) as thread:
         last: Future[None] | None = None
 
@@ -158,6 +159,8 @@ def _one_at_a_time() -> Iterator[Callable[..., None]]:
             if last is not None:
                 last.result()
             last = thread.submit(work, *args)
+            if wait:
+                last.result()
 
         yield begin
         if last is not None:
