@@ -1,6 +1,6 @@
 """Triton kernels of `cross_entropy`, imported where they are used.
 
-Logits are read and gradients written in blocks of a row; sums are in float32. Nothing is atomic:
+A row is held as a whole, or read twice in blocks where it is too long; sums are in float32. Nothing is atomic:
 the same numbers every time. `no_type_check` keeps the tests' shape checks out of what Triton reads.
 """
 # Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
@@ -15,6 +15,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 BLOCK = 2048  # classes at a time
+WHOLE = 16384  # classes of a row that a program holds as a whole: it is read once
 PIECE = 16384  # numbers that a program rescales
 WARPS = 16
 
@@ -61,7 +62,8 @@ def rescale(
 
 
 def _block(classes: int) -> int:
-    return min(BLOCK, triton.next_power_of_2(classes))
+    whole = triton.next_power_of_2(classes)
+    return whole if whole <= WHOLE else BLOCK
 
 
 @triton.jit
@@ -93,6 +95,7 @@ def _rows(
         # Σ exp(x - top) as the top grows; where all is -inf so far, exp(-inf - 0) = 0
         top = float("-inf")
         total = 0.0
+        b_x = tl.full([BLOCK], float("-inf"), tl.float32)
         for start in range(0, CLASSES, BLOCK):
             o = start + o_block
             b_x = tl.load(p_x + o, mask=o < CLASSES, other=float("-inf"))  # [BLOCK]
@@ -109,7 +112,8 @@ def _rows(
             share = scale / total
             for start in range(0, CLASSES, BLOCK):
                 o = start + o_block
-                b_x = tl.load(p_x + o, mask=o < CLASSES, other=float("-inf"))  # [BLOCK]
+                if BLOCK < CLASSES:
+                    b_x = tl.load(p_x + o, mask=o < CLASSES, other=float("-inf"))  # [BLOCK]
                 b_g = tl.exp(b_x - top) * share - tl.where(o == target, scale, 0.0)
                 tl.store(p_g + o, b_g, mask=o < CLASSES)
 
