@@ -1,7 +1,8 @@
 """Triton kernels of `cross_entropy`, imported where they are used.
 
-A row is held as a whole, or read twice in blocks where it is too long; sums are in float32. Nothing is atomic:
-the same numbers every time. `no_type_check` keeps the tests' shape checks out of what Triton reads.
+A row is held as a whole, or read twice in blocks where it is too long; sums are in float32. Nothing
+is atomic: the same numbers every time. `no_type_check` keeps the tests' shape checks out of what
+Triton reads.
 """
 # Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
