@@ -1,5 +1,6 @@
-"""Which transforms of torch.func a function is called under."""
+"""Which transforms of torch.func a function is called under, and a pack of models under vmap."""
 
+from torch import Tensor
 from torch._C._functorch import (  # pyright: ignore; they have no public name
     TransformType,
     get_interpreter_stack,
@@ -14,3 +15,10 @@ def only_vmap() -> bool:
 def any_vmap() -> bool:
     """Whether there is vmap, and nothing else."""
     return bool(get_interpreter_stack()) and only_vmap()
+
+
+def into_models(x: Tensor, mapped: int | None, size: int) -> Tensor:
+    """Move the axis that vmap maps into the first one of `x`, its models; what they share is
+    repeated."""
+    x = x.expand(size, *x.shape) if mapped is None else x.movedim(mapped, 0)
+    return x.flatten(0, 1)

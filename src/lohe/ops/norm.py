@@ -11,7 +11,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 
 from lohe.ops.available import HAS_TRITON, serves
-from lohe.transforms import any_vmap
+from lohe.transforms import any_vmap, into_models
 
 WIDEST = 1024  # features that a program holds
 
@@ -96,12 +96,6 @@ class Norm(Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         size: int = info.batch_size
-        tensors = [_fold(t, m, size) for t, m in zip(args[:3], in_dims[:3], strict=True)]
+        tensors = [into_models(t, m, size) for t, m in zip(args[:3], in_dims[:3], strict=True)]
         found = Norm.apply(*tensors, args[3])
         return tuple(t.unflatten(0, (size, -1)) for t in found), (0, 0, 0)
-
-
-def _fold(x: Tensor, mapped: int | None, size: int) -> Tensor:
-    """Move the mapped axis of `x` into its models; what they share is repeated."""
-    x = x.expand(size, *x.shape) if mapped is None else x.movedim(mapped, 0)
-    return x.flatten(0, 1)

@@ -19,7 +19,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from lohe.transforms import only_vmap
+from lohe.transforms import into_models, only_vmap
 
 MANY = 1024  # classes; with fewer, a launch costs more than the passes
 
@@ -122,12 +122,6 @@ class CrossEntropy(Function):
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
         size: int = info.batch_size
-        tensors = [_fold(t, m, size) for t, m in zip(args[:3], in_dims[:3], strict=True)]
+        tensors = [into_models(t, m, size) for t, m in zip(args[:3], in_dims[:3], strict=True)]
         losses, gradient = CrossEntropy.apply(*tensors, *args[3:])
         return (losses.unflatten(0, (size, -1)), gradient.unflatten(0, (size, -1))), (0, 0)
-
-
-def _fold(x: Tensor, mapped: int | None, size: int) -> Tensor:
-    """Move the mapped axis of `x` into its models; what they share is repeated."""
-    x = x.expand(size, *x.shape) if mapped is None else x.movedim(mapped, 0)
-    return x.flatten(0, 1)
