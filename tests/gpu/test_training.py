@@ -26,7 +26,7 @@ from lohe.models import (
     SoftmaxRope,
     SoftmaxTemperature,
 )
-from lohe.ops import affine
+from lohe.ops import affine, dispatch, norm, unit
 from lohe.tasks import Data, WikiText2, cross_entropy, language
 from lohe.train import AdamW, Pack, Run
 from lohe.train.pack import cosine
@@ -138,8 +138,9 @@ def run(attention, **how) -> Run:
 
 
 def unfused(monkeypatch):
-    for module in (affine, cross_entropy):
+    for module in (affine, cross_entropy, norm, unit):
         monkeypatch.setattr(module, "_pays", lambda *_: False)
+    monkeypatch.setattr(dispatch, "MANY", 2**60)
 
 
 def spied(monkeypatch, module, name) -> list[str]:
@@ -152,7 +153,9 @@ def spied(monkeypatch, module, name) -> list[str]:
 @EACH
 def test_a_step_is_as_accurate_as_the_plain_one(monkeypatch, attention):
     """Loss and gradients of each seed; and the pack takes the paths that are tested here."""
-    taken = [spied(monkeypatch, affine, "packed"), spied(monkeypatch, cross_entropy, "fused")]
+    monkeypatch.setattr(dispatch, "MANY", 0)  # attention, too
+    paths = (affine, "packed"), (cross_entropy, "fused"), (norm, "packed")
+    taken = [spied(monkeypatch, *path) for path in paths]
 
     def step(precision):
         pack = Pack(run(attention, precision=precision), [0, 1, 2], data(), CUDA)
