@@ -257,10 +257,12 @@ def _sums_over_keys(call: _Call) -> tuple[Tensor, Tensor]:
     """Σ m [1; r] vᵀ up to each block of keys, and Σ m [1; r] up to each key."""
     v, blocks, features = call.tensors[2], call.key_blocks, 1 + call.r.shape[-1]
     w, n = _room_for_sums(call, blocks), _room_for_counts(call)
-    kernels._counts[(n.shape[0] * call.heads, features)](
+    # eight components side by side are read as one, and few of them one by one with longer chunks
+    at_once, chunk = (1, 1024) if features <= kernels.FEW.value else (8, 256)
+    kernels._counts[(n.shape[0] * call.heads, triton.cdiv(features, at_once))](
         call.r, call.mask, n, call.r.stride(0), *call.of_mask, call.heads, call.keys,
-        **call.only(("MASKED", "D_OSC")), CHUNK=min(1024, triton.next_power_of_2(call.keys)),
-        num_warps=4,
+        **call.only(("MASKED", "D_OSC")), FEATURES=at_once,
+        CHUNK=min(chunk, triton.next_power_of_2(call.keys)), num_warps=4,
     )  # fmt: skip
     kernels._block_sums[(blocks, call.batch * call.heads)](
         v, call.r, call.mask, w,

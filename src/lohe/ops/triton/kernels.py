@@ -196,19 +196,21 @@ def _pack(
 @no_type_check
 def _counts(
     p_r, p_mask, p_n, r_head, mask_batch, mask_head, heads, keys,
-    MASKED: tl.constexpr, D_OSC: tl.constexpr, CHUNK: tl.constexpr,
+    MASKED: tl.constexpr, D_OSC: tl.constexpr, FEATURES: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
-    """N and P up to each key: Σ m [1; r], one component of it."""
-    bh, feature = tl.program_id(0), tl.program_id(1)
+    """N and P up to each key: Σ m [1; r], FEATURES components of it."""
+    bh = tl.program_id(0)
     b, h = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
-    p_r += h * r_head + tl.maximum(feature - 1, 0)
-    p_n += (bh.to(tl.int64) * (1 + D_OSC) + feature) * keys
-    before = 0.0
+    k = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
+    p_r += h * r_head + k[None, :] - 1
+    p_n += ((bh.to(tl.int64) * (1 + D_OSC) + k) * keys)[None, :]
+    before = tl.zeros((FEATURES,), tl.float32)
     for start in range(0, keys, CHUNK):
         j = start + tl.arange(0, CHUNK)
-        x = tl.load(p_r + j * D_OSC, mask=j < tl.where(feature > 0, keys, 0), other=1.0)
-        x *= _mask(p_mask + b * mask_batch + h * mask_head, j, keys, MASKED)
-        tl.store(p_n + j, tl.cumsum(x, 0) + before, mask=j < keys)
+        inside = (j < keys)[:, None] & (k <= D_OSC)[None, :]
+        x = tl.load(p_r + j[:, None] * D_OSC, mask=inside & (k > 0)[None, :], other=1.0)
+        x *= _mask(p_mask + b * mask_batch + h * mask_head, j, keys, MASKED)[:, None]
+        tl.store(p_n + j[:, None], tl.cumsum(x, 0) + before[None, :], mask=inside)
         before += tl.sum(x, 0)
 
 
