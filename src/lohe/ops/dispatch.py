@@ -231,9 +231,9 @@ def _choose(p: Problem, backend: str) -> str:
         )
     if backend != "auto":
         return backend
-    pairs = p.drives.queries * p.drives.keys
-    long, many = pairs > SMALL, pairs * p.f.shape[0] * p.f.shape[1] > MANY
-    if (long or many) and p.f.is_cuda and _not_by_triton(p) is None:
+    pairs, heads = p.drives.queries * p.drives.keys, p.f.shape[0] * p.f.shape[1]
+    long = pairs > SMALL
+    if p.f.is_cuda and (long or pairs * heads > MANY) and _not_by_triton(p) is None:
         return "triton"
     return "chunked" if long else "plain"
 
