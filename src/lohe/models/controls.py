@@ -4,7 +4,7 @@ Free anchors need no type of their own: Oscillator(anchors="free", sharpness=p, 
 """
 
 from dataclasses import asdict, dataclass
-from typing import Literal
+from typing import Any, ClassVar, Literal
 
 import torch
 
@@ -12,49 +12,48 @@ from lohe.attention import DirectAttention, ExponentialAttention, OscillatorAtte
 
 
 @dataclass(frozen=True)
-class NoDynamics:
+class _Control:
+    """Builds `layer`, whose options the fields are."""
+
+    layer: ClassVar[type[OscillatorAttention | DirectAttention]] = OscillatorAttention
+
+    def options(self) -> dict[str, Any]:
+        return asdict(self)
+
+    def build(
+        self,
+        d_model: int,
+        heads: int,
+        max_tokens: int,
+        causal: bool = False,
+        generator: torch.Generator | None = None,
+    ) -> OscillatorAttention | DirectAttention:
+        options = self.options()
+        return self.layer(d_model, heads, max_tokens, causal=causal, generator=generator, **options)
+
+
+@dataclass(frozen=True)
+class NoDynamics(_Control):
     """Remark 2's direct alternative: z_i = U e_i / ‖U e_i‖ in the place of oscillators."""
 
+    layer = DirectAttention
     d_osc: int = 2
     sharpness: float = 1
     gain: float | Literal["learned"] | None = None
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> DirectAttention:
-        return DirectAttention(
-            d_model, heads, max_tokens, causal=causal, generator=generator, **asdict(self)
-        )
-
 
 @dataclass(frozen=True)
-class ExponentialReadout:
+class ExponentialReadout(_Control):
     """Oscillators read by exp(β z·r), with a learned β for each head, from `beta` on."""
 
+    layer = ExponentialAttention
     d_osc: int = 2
     coupling: str = "softplus"
     beta: float = 1.0
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> ExponentialAttention:
-        return ExponentialAttention(
-            d_model, heads, max_tokens, causal=causal, generator=generator, **asdict(self)
-        )
-
 
 @dataclass(frozen=True)
-class LearnedSharpness:
+class LearnedSharpness(_Control):
     """Oscillators with a learned real p > 1 for each head, from `start` on."""
 
     d_osc: int = 2
@@ -62,30 +61,13 @@ class LearnedSharpness:
     start: float = 4.0
     gain: float | Literal["learned"] | None = None
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> OscillatorAttention:
-        return OscillatorAttention(
-            d_model,
-            heads,
-            max_tokens,
-            self.d_osc,
-            coupling=self.coupling,
-            sharpness=self.start,
-            learn_sharpness=True,
-            gain=self.gain,
-            causal=causal,
-            generator=generator,
-        )
+    def options(self) -> dict[str, Any]:
+        options = asdict(self)
+        return options | {"sharpness": options.pop("start"), "learn_sharpness": True}
 
 
 @dataclass(frozen=True)
-class FrozenAnchors:
+class FrozenAnchors(_Control):
     """Oscillators whose anchors stay where they were drawn, uniformly on the sphere."""
 
     d_osc: int = 2
@@ -93,25 +75,8 @@ class FrozenAnchors:
     sharpness: float = 1
     gain: float | Literal["learned"] | None = None
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> OscillatorAttention:
-        layer = OscillatorAttention(
-            d_model,
-            heads,
-            max_tokens,
-            self.d_osc,
-            coupling=self.coupling,
-            sharpness=self.sharpness,
-            gain=self.gain,
-            causal=causal,
-            generator=generator,
-        )
+    def build(self, *args: Any, **options: Any) -> OscillatorAttention | DirectAttention:
+        layer = super().build(*args, **options)
         # a parameter, not a buffer: it is kept with the weights, where a buffer would be drawn anew
         layer.anchors.requires_grad_(False)
         return layer
