@@ -29,6 +29,7 @@ from lohe.models import (
 from lohe.ops import affine, dispatch, norm, unit
 from lohe.tasks import Data, WikiText2, cross_entropy, language
 from lohe.train import AdamW, Pack, Run
+from lohe.train import pack as packs
 from lohe.train.pack import cosine
 from lohe.train.stepper import GraphStepper, Stepper
 
@@ -152,7 +153,12 @@ def spied(monkeypatch, module, name) -> list[str]:
 
 @EACH
 def test_a_step_is_as_accurate_as_the_plain_one(monkeypatch, attention):
-    """Loss and gradients of each seed; and the pack takes the paths that are tested here."""
+    """Loss and gradients of each seed; and the pack takes the paths that are tested here.
+
+    Three TF32 products cut their last bits where float32 rounds them, and c^p multiplies by p what
+    that leaves in c: hence p times the room.
+    """
+    power = getattr(attention, "sharpness", 1)
     monkeypatch.setattr(dispatch, "MANY", 0)  # attention, too
     paths = (affine, "packed"), (cross_entropy, "fused"), (norm, "packed")
     taken = [spied(monkeypatch, *path) for path in paths]
@@ -174,7 +180,8 @@ def test_a_step_is_as_accurate_as_the_plain_one(monkeypatch, attention):
     for name, truth in exact.items():
         loss, error = ((x[name].double() - truth).abs().max().item() for x in (expected, found))
         ulp = torch.finfo(torch.float32).eps * truth.abs().max().item()
-        assert error <= 2 * loss + FEW_ULP * ulp, f"{name}: {error:.2e}, plain PyTorch {loss:.2e}"
+        room = power * (2 * loss + FEW_ULP * ulp)
+        assert error <= room, f"{name}: {error:.2e}, plain PyTorch {loss:.2e}"
 
 
 @EACH
@@ -184,6 +191,23 @@ def test_scores_are_those_of_the_plain_path(monkeypatch, attention):
     unfused(monkeypatch)
     for name, wanted in pack.score(data().valid).items():
         torch.testing.assert_close(found[name], wanted, rtol=1e-5, atol=0)
+
+
+@EACH
+def test_scores_from_a_graph_are_those_made_eagerly(monkeypatch, attention):
+    """Of two epochs, each with a smaller last part: the graph sees new parameters and examples."""
+    monkeypatch.setattr(packs, "SCORED", 25)
+    toy = data()
+    before = [rows.clone() for rows in toy.valid.tensors()]
+    pack = Pack(run(attention), [0, 1, 2], toy, CUDA)
+    stepper = GraphStepper(pack, cosine(pack.run, 2 * pack.run.steps(toy)))
+    for epoch in range(2):
+        stepper.epoch(7 * epoch, pack.order(7 * 16), 16)
+        found = stepper.score(toy.valid)
+        for name, wanted in pack.score(toy.valid).items():
+            torch.testing.assert_close(found[name], wanted, rtol=1e-6, atol=0)
+    assert stepper.scoring is not None
+    assert all(map(torch.equal, toy.valid.tensors(), before))
 
 
 @EVERY

@@ -6,7 +6,7 @@ loss = task.loss(model(**batch.inputs), batch.targets)
 """
 
 from lohe.tasks.articles import WikiText2Articles
-from lohe.tasks.dataset import Data, Split, Task, total
+from lohe.tasks.dataset import Data, Split, Sums, Task, total
 from lohe.tasks.features import KeywordFeatures
 from lohe.tasks.generated import GeneratedClips, GeneratedText
 from lohe.tasks.kws import KeywordSpotting
@@ -25,6 +25,7 @@ __all__ = [
     "KeywordSpotting",
     "LogMel",
     "Split",
+    "Sums",
     "Task",
     "TinyStories",
     "WikiText2",

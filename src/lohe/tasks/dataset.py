@@ -11,7 +11,7 @@ All three work under `torch.func.vmap`, where each seed sees its own batch.
 """
 
 import hashlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, runtime_checkable
@@ -53,16 +53,20 @@ class Split:
         >>> split.take(torch.tensor([[0, 1], [1, 1]])).inputs["tokens"].shape
         torch.Size([2, 2, 3])
         """
-        return Split(
-            {name: _widen(rows[index]) for name, rows in self.inputs.items()},
-            {name: _widen(rows[index]) for name, rows in self.targets.items()},
-        )
+        return self.each(lambda rows: _widen(rows[index]))
 
     def to(self, device: torch.device | str) -> "Split":
+        return self.each(lambda rows: rows.to(device))
+
+    def each(self, function: Callable[[Tensor], Tensor]) -> "Split":
+        """A split with `function` of every tensor."""
         return Split(
-            {name: rows.to(device) for name, rows in self.inputs.items()},
-            {name: rows.to(device) for name, rows in self.targets.items()},
+            {name: function(rows) for name, rows in self.inputs.items()},
+            {name: function(rows) for name, rows in self.targets.items()},
         )
+
+    def tensors(self) -> list[Tensor]:
+        return [*self.inputs.values(), *self.targets.values()]
 
 
 @dataclass(frozen=True, eq=False)

@@ -101,7 +101,7 @@ def train(
             if run.patience and all(epoch - 1 - o.epoch >= run.patience for o in outcomes):
                 break
             losses = stepper.epoch(epoch * steps, pack.order(examples), run.batch)
-            scores = pack.score(data.valid)
+            scores = stepper.score(data.valid)
             for n, outcome in enumerate(outcomes):
                 line = {"loss": losses[n].item()} | {k: v[n].item() for k, v in scores.items()}
                 outcome.curve.append(line)

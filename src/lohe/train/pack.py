@@ -6,8 +6,9 @@ as if it were trained alone; vmap turns the models into batched matrix products.
 
 import hashlib
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 
 import torch
 from jaxtyping import Float, Int
@@ -15,9 +16,10 @@ from torch import Tensor
 from torch.func import functional_call, vmap
 
 from lohe.models import set_generator
-from lohe.tasks import Data, Split, total
+from lohe.tasks import Data, Split, Sums, total
 from lohe.train.run import Run
 
+SCORED = 256  # examples at a time
 FEW_SLICES = 512  # of a step's gradients, one for each seed and parameter
 
 Parameters = dict[str, Tensor]
@@ -84,24 +86,29 @@ class Pack:
         of_seeds = self.device.type == "cuda" and len(self.seeds) * len(gradients) <= FEW_SLICES
         (clip_by_slices if of_seeds else clip)(gradients, self.run.clip)
 
-    @torch.no_grad()
     def score(
-        self, split: Split, parameters: Parameters | None = None, batch: int = 256
+        self, split: Split, parameters: Parameters | None = None
     ) -> dict[str, Float[Tensor, "seeds ..."]]:
         """The task's metrics of every seed on one split."""
-        parameters = self.parameters if parameters is None else parameters
+        return self.scored(split, partial(self.tally, parameters=parameters))
+
+    def scored(
+        self, split: Split, tally: Callable[[Split], Sums]
+    ) -> dict[str, Float[Tensor, "seeds ..."]]:
+        """The metrics, from what `tally` makes of a few hundred examples at a time."""
         split = split.to(self.device)
+        parts = (split.take(slice(n, n + SCORED)) for n in range(0, len(split), SCORED))
+        return self.task.score(total(map(tally, parts)))
+
+    @torch.no_grad()
+    def tally(self, part: Split, parameters: Parameters | None = None) -> Sums:
+        """The task's sums of every seed over some examples."""
+        parameters = self.parameters if parameters is None else parameters
         self.model.eval()
-
-        def tallies() -> Iterator[dict[str, Tensor]]:
-            for start in range(0, len(split), batch):
-                part = split.take(slice(start, start + batch))
-                with self.precision():
-                    yield vmap(self._tally, in_dims=(0, 0, None, None))(
-                        parameters, self.buffers, self._cast(part.inputs), part.targets
-                    )
-
-        return self.task.score(total(tallies()))
+        with self.precision():
+            return vmap(self._tally, in_dims=(0, 0, None, None))(
+                parameters, self.buffers, self._cast(part.inputs), part.targets
+            )
 
     def _tally(
         self, parameters: Parameters, buffers: Parameters, inputs: dict, targets: dict

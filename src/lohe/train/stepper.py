@@ -4,6 +4,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor
 
+from lohe.tasks import Split, Sums
 from lohe.train.pack import Pack
 
 WARM_UP = 3  # steps before a capture, so that every buffer of the optimiser exists
@@ -25,17 +26,24 @@ class Stepper:
             total += self.pack.step(index) * index.shape[1]
         return (total / order.shape[1]).cpu()
 
+    def score(self, split: Split) -> dict[str, Float[Tensor, "seeds ..."]]:
+        """The metrics of every seed, as it is now."""
+        return self.pack.score(split)
+
 
 class GraphStepper(Stepper):
     """Replays whole steps from one captured graph: no launch is paid for twice.
 
     Batch, rate and losses live in tensors that the graph reads and advances itself. The first few
-    steps, and a smaller last batch, run eagerly on the same parameters and optimiser state.
+    steps, and a smaller last batch, run eagerly on the same parameters and optimiser state. Scores
+    come from a graph of their own.
     """
 
     def __init__(self, pack: Pack, rates: Float[Tensor, " steps"]):
         super().__init__(pack, rates)
         self.graph: torch.cuda.CUDAGraph | None = None
+        self.part: Split | None = None  # examples that the graph of the scores reads
+        self.scoring: torch.cuda.CUDAGraph | None = None
         self.total = torch.zeros(len(pack.seeds), device=pack.device, dtype=torch.float64)
         self.at = torch.zeros((), dtype=torch.long, device=pack.device)  # batch of the epoch
         self.now = torch.zeros((), dtype=torch.long, device=pack.device)  # step of the run
@@ -77,3 +85,21 @@ class GraphStepper(Stepper):
         self.total += self.pack.step(self.order.index_select(1, columns)) * size
         self.at += 1
         self.now += 1
+
+    def score(self, split: Split) -> dict[str, Float[Tensor, "seeds ..."]]:
+        return self.pack.scored(split, self._tally)
+
+    def _tally(self, part: Split) -> Sums:
+        """The first is made eagerly, those of its size after it from a graph."""
+        if self.part is None:
+            self.part = part.each(torch.clone)
+        elif len(part) == len(self.part):
+            for kept, new in zip(self.part.tensors(), part.tensors(), strict=True):
+                kept.copy_(new)
+            if self.scoring is None:
+                self.scoring = torch.cuda.CUDAGraph()
+                with torch.cuda.graph(self.scoring):
+                    self.sums = self.pack.tally(self.part)
+            self.scoring.replay()
+            return self.sums
+        return self.pack.tally(part)

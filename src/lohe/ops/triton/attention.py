@@ -147,6 +147,7 @@ class Tiles(NamedTuple):
     step: int
     warps: int
     stages: int
+    registers: int | None = None  # at most so many for a thread: more programs share a processor
 
 
 def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
@@ -156,9 +157,13 @@ def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
     if f.element_size() == 4:  # three TF32 products for one
         first = (32, 4, 2)  # with 8 warps Triton 3.6 writes past its shared memory
     elif f.shape[-1] <= 64:
-        first = (128 if kind == "forward" and not causal else 64, 4, 3)
+        first = {
+            "forward": (64, 4, 4 if causal else 3),
+            "queries": (64, 4, 3, 128 if causal else None),
+            "keys": (64, 4, 3, 168),
+        }[kind]
     elif f.shape[-1] <= 128:
-        first = {"forward": (64, 4, 3), "queries": (64, 4, 2), "keys": (64, 4, 2)}[kind]
+        first = (64, 4, 3, 168 if kind == "forward" else None)
     else:
         first = (32, 4, 2)
     return Tiles(*first), Tiles(32, 4, 2), Tiles(16, 4, 1)
@@ -181,11 +186,12 @@ def _launch(
     grid = (triton.cdiv(rows, BLOCK), call.batch * call.heads)
     key = (kind, f.dtype, f.device, *constants.values())
     for n in range(_FITS.get(key, 0), len(cuts)):
-        step, warps, stages = cuts[n]
+        step, warps, stages, registers = cuts[n]
         try:
             kernel[grid](
-                *arguments, **constants, BLOCK=BLOCK, STEP=step, num_warps=warps, num_stages=stages
-            )
+                *arguments, **constants, BLOCK=BLOCK,
+                STEP=step, num_warps=warps, num_stages=stages, maxnreg=registers,
+            )  # fmt: skip
         except OutOfResources:
             if n + 1 == len(cuts):
                 raise
