@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from lohe import sphere
 from lohe.attention.softmax import SoftmaxAttention
-from lohe.ops.reference import wide
+from lohe.ops.reference import wide, widened
 
 
 class TemperatureAttention(SoftmaxAttention):
@@ -98,7 +98,7 @@ def turned(
     x: Float[Tensor, "*batch tokens width"], angles: Float[Tensor, "tokens pairs"]
 ) -> Float[Tensor, "*batch tokens width"]:
     """Channels (2k, 2k + 1) of x_t, as a point of the plane, turned by angle k of token t."""
-    cos, sin = (wave.to(wide(x).dtype) for wave in (angles.cos(), angles.sin()))
+    cos, sin = (wave.to(widened(x)) for wave in (angles.cos(), angles.sin()))
     even, odd = x[..., 0::2], x[..., 1::2]
     pairs = torch.stack([even * cos - odd * sin, even * sin + odd * cos], dim=-1)
     return pairs.flatten(-2).to(x.dtype)
@@ -120,7 +120,7 @@ class AlibiAttention(SoftmaxAttention):
         self.spacing = 1.0
 
     def score_bias(self, q: Tensor) -> Tensor:
-        t = torch.arange(q.shape[2], device=q.device, dtype=wide(q).dtype) * self.spacing
+        t = torch.arange(q.shape[2], device=q.device, dtype=widened(q)) * self.spacing
         distance = (t[:, None] - t).abs()
         return (-self.slopes[None, :, None, None] * distance).to(q.dtype)
 

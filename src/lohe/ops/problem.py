@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lohe.ops.coupling import COUPLINGS
 from lohe.ops.masks import Allowed
-from lohe.ops.reference import wide
+from lohe.ops.reference import widened
 from lohe.ops.unit import unit
 
 Sharpness = float | Float[Tensor, " heads"]
@@ -82,9 +82,7 @@ def problem(
     drives = tuple(check_mask(name, m, size) for name, m in shown.items() if m is not None)
     reads = drives if readout_mask is None else (check_mask("readout_mask", readout_mask, size),)
     given = [x for x in (f, g, v) if x is not None]
-    precise = wide(anchors).dtype
-    for x in given:
-        precise = torch.promote_types(precise, wide(x).dtype)
+    precise = widened(anchors, *given)
     # 16-bit inputs stay as they are, for kernels that read them; other backends widen them
     same = precise == torch.float32 and len({x.dtype for x in given}) == 1
     dtype = f.dtype if same else precise

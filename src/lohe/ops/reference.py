@@ -5,6 +5,7 @@ float32 or wider, whatever comes in.
 """
 
 from collections.abc import Callable
+from functools import reduce
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,7 +17,12 @@ from lohe.ops.coupling import COUPLINGS
 
 def wide(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
     """16-bit tensors as float32; others as they are."""
-    return x.float() if x.dtype in (torch.float16, torch.bfloat16) else x
+    return x.to(widened(x))
+
+
+def widened(*tensors: Float[Tensor, "..."]) -> torch.dtype:
+    """The widest of their dtypes, at least float32."""
+    return reduce(torch.promote_types, (x.dtype for x in tensors), torch.float32)
 
 
 def per_head(x: float | Float[Tensor, " heads"]) -> float | Float[Tensor, "heads 1 1"]:

@@ -155,18 +155,18 @@ def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
     for devices with less shared memory. `benchmarks/tiles.py` times others.
     """
     if f.element_size() == 4:  # three TF32 products for one
-        first = (32, 4, 2)  # with 8 warps Triton 3.6 writes past its shared memory
+        first = Tiles(32, 4, 2)  # with 8 warps Triton 3.6 writes past its shared memory
     elif f.shape[-1] <= 64:
         first = {
-            "forward": (64, 4, 4 if causal else 3),
-            "queries": (64, 4, 3, 128 if causal else None),
-            "keys": (64, 4, 3, 168),
+            "forward": Tiles(64, 4, 4 if causal else 3),
+            "queries": Tiles(64, 4, 3, 128 if causal else None),
+            "keys": Tiles(64, 4, 3, 168),
         }[kind]
     elif f.shape[-1] <= 128:
-        first = (64, 4, 3, 168 if kind == "forward" else None)
+        first = Tiles(64, 4, 3, 168 if kind == "forward" else None)
     else:
-        first = (32, 4, 2)
-    return Tiles(*first), Tiles(32, 4, 2), Tiles(16, 4, 1)
+        first = Tiles(32, 4, 2)
+    return first, Tiles(32, 4, 2), Tiles(16, 4, 1)
 
 
 _FITS: dict[tuple[object, ...], int] = {}  # the first of the tiles that fits, by kernel and device
