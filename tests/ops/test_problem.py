@@ -4,6 +4,8 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from lohe.ops import dispatch, oscillator_attention
+from lohe.ops.available import HAS_TRITON
 from lohe.ops.problem import problem
 
 
@@ -31,6 +33,21 @@ def test_inputs_reach_the_kernels_uncopied(dtype):
     assert p.v is not None
     assert (p.f.dtype, p.g.dtype, p.v.dtype, p.anchors.dtype) == (dtype,) * 3 + (torch.float32,)
     assert max(sizes.made, default=0) <= anchors.numel()
+
+
+@pytest.mark.skipif(not HAS_TRITON, reason="needs Triton")
+def test_values_reach_a_sharp_readout_uncopied(monkeypatch):
+    from lohe.ops.triton import attention, sharp
+
+    f, g, v = (torch.randn(2, 3, 40, 16, dtype=torch.bfloat16) for _ in range(3))
+    h, seen = torch.randn(2, 3, 40, 2), []
+    monkeypatch.setattr(dispatch, "INTERPRETED", True)  # kernels that are not run
+    monkeypatch.setattr(attention, "drive", lambda *_, **__: h)
+    monkeypatch.setattr(sharp, "readout", lambda z, r, v, *_, **__: seen.append(v) or v)
+    with Sizes() as sizes:
+        oscillator_attention(f, g, v, torch.randn(3, 40, 2), sharpness=2, backend="triton")
+    assert seen == [v]
+    assert max(sizes.made) <= h.numel()
 
 
 def test_dtypes_that_differ_meet_in_the_widest():

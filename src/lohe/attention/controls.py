@@ -8,6 +8,7 @@ from lohe.attention.oscillator import OscillatorAttention, check_options
 from lohe.attention.projections import check_input, check_width, linear, merge_heads, split_heads
 from lohe.attention.softmax import masked_softmax
 from lohe.ops.reference import per_head, wide
+from lohe.ops.unit import unit
 
 
 class DirectAttention(nn.Module):
@@ -48,7 +49,7 @@ class DirectAttention(nn.Module):
 
     def oscillators(self, x: Tensor) -> Tensor:
         """z of the tokens x (batch, tokens, d_model), (batch, heads, tokens, d_osc)."""
-        return sphere.normalize(wide(split_heads(self.to_z(x), self.heads)))
+        return unit(wide(split_heads(self.to_z(x), self.heads)))
 
     def forward(
         self,

@@ -10,9 +10,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lohe import sphere
 from lohe.attention.softmax import SoftmaxAttention
 from lohe.ops.reference import wide, widened
+from lohe.ops.unit import unit
 
 
 class TemperatureAttention(SoftmaxAttention):
@@ -155,7 +155,7 @@ class CosineAttention(SoftmaxAttention):
         q, k, v = super().front_end(x)
         # the scores will be divided by sqrt(d_h)
         s = self.log_scale.exp()[:, None, None] * q.shape[-1] ** 0.5
-        unit_q, unit_k = sphere.normalize(wide(q)), sphere.normalize(wide(k))
+        unit_q, unit_k = unit(wide(q)), unit(wide(k))
         return (s * unit_q).to(q.dtype), unit_k.to(k.dtype), v
 
 

@@ -16,7 +16,8 @@ from lohe.ops import chunked, linear, reference
 from lohe.ops.available import HAS_TRITON, serves
 from lohe.ops.checks import active, require_finite, require_positive
 from lohe.ops.problem import Problem, problem
-from lohe.ops.reference import wide
+from lohe.ops.reference import wide, widened
+from lohe.ops.unit import unit
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS = ("auto", "reference", "chunked", "triton")
@@ -118,7 +119,7 @@ def attention_weights(
         scale=scale,
         normalize_anchors=normalize_anchors,
     )
-    return weights(p, reference.fixed_point(drive(p, "auto", shifted=True)))
+    return weights(p, unit(drive(p, "auto", shifted=True)))  # Eq. 4
 
 
 def attend(p: Problem, backend: str = "auto") -> Tensor:
@@ -135,7 +136,7 @@ def attend(p: Problem, backend: str = "auto") -> Tensor:
                 p.f, p.g, p.v, p.anchors, p.drives,
                 coupling=p.coupling, scale=p.scale, gain=gain,
             )  # fmt: skip
-    return readout(p, reference.fixed_point(drive(p, backend, shifted=True)), backend)
+    return readout(p, unit(drive(p, backend, shifted=True)), backend)  # Eq. 4
 
 
 def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor:
@@ -179,13 +180,13 @@ def readout(
     """Eqs. 5 and 6 from where the oscillators settled: (batch, heads, queries, d_v)."""
     assert p.v is not None
     backend = _choose(p, backend)
-    v = wide(p.v)
-    z = oscillators.to(v.dtype)
+    z = oscillators.to(widened(p.v))
     with torch.autocast(p.f.device.type, enabled=False):
         if backend == "triton" and not (p.is_linear and p.sharpness == 1):
             from lohe.ops.triton import sharp
 
             return sharp.readout(z, p.anchors, p.v, p.reads, sharpness=p.sharpness, gain=p.gain)
+        v = wide(p.v)
         if backend != "reference" and takes_state(p, p.reads.keys):
             power, gain = int(p.sharpness), 1.0 if p.gain is None else float(p.gain)
             return linear.readout(z, p.anchors, v, p.reads, sharpness=power, gain=gain)
