@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from torch.func import functional_call, grad, stack_module_state, vmap
+from torch.utils._python_dispatch import TorchDispatchMode
 
 import lohe
 from accuracy import ROUNDING
@@ -52,6 +53,35 @@ def test_vmap_over_one_input_leaves_the_others_shared(make, backend, mapped):
     together = vmap(lambda one: call(**x | {mapped: one}), in_dims=1)(many)
     apart = torch.stack([call(**x | {mapped: one}) for one in many.unbind(1)])
     torch.testing.assert_close(together, apart, rtol=0, atol=ROUNDING)
+
+
+class Names(TorchDispatchMode):
+    """The operations of this library that are called."""
+
+    def __init__(self):
+        super().__init__()
+        self.seen: list[str] = []
+
+    def __torch_dispatch__(self, function, types, args=(), kwargs=None):
+        if function.namespace == "lohe":
+            self.seen.append(function.name())
+        return function(*args, **(kwargs or {}))
+
+
+def test_an_op_is_one_to_those_who_look_and_a_function_to_others(make):
+    """Dispatch modes (tracers, checkpoints) see it; the result is that of the direct call."""
+    x = {name: t.requires_grad_() for name, t in make(9).items()}
+
+    def gradients():
+        out = lohe.oscillator_attention(**x, causal=True, sharpness=2.5, backend="chunked")
+        return torch.autograd.grad(out.sum(), list(x.values()))
+
+    alone = gradients()
+    with Names() as names:
+        watched = gradients()
+    forward = ["lohe::chunked_drive", "lohe::chunked_readout"]
+    assert names.seen == forward + [f"{name}_backward" for name in reversed(forward)]
+    assert all(map(torch.equal, watched, alone))
 
 
 @pytest.mark.parametrize("backend", ["chunked", "auto"])

@@ -4,13 +4,14 @@ Anchors, gain and sharpness belong to a head, so a pack of models is one model w
 moves the mapped axis into the head axis and calls the op once.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it has no public name
 from torch.autograd import Function
+from torch.utils._python_dispatch import _get_current_dispatch_mode  # pyright: ignore; nor has it
 
 
 class Pair(NamedTuple):
@@ -26,11 +27,22 @@ class Pair(NamedTuple):
 PAIRS: dict[str, Pair] = {}
 
 
+def op(name: str) -> Callable[[Callable[..., Any]], Any]:
+    """A `torch.library` op that keeps the function which it was made of, as `plain`."""
+
+    def decorate(function: Callable[..., Any]) -> Any:
+        made = torch.library.custom_op(f"lohe::{name}", function, mutates_args=())
+        made.plain = function  # pyright: ignore
+        return made
+
+    return decorate
+
+
 def register(name: str, pair: Pair) -> Callable[..., Tensor]:
     """apply(inputs, masks, options) -> the first output, differentiable.
 
-    The op itself gets a gradient formula, which eager mode and torch.compile use. torch.func asks
-    for an autograd function instead: `Forward`.
+    The op itself gets a gradient formula, for torch.compile and everything else that looks into a
+    call. Eager mode and torch.func take an autograd function: `Forward`.
     """
     PAIRS[name] = pair
 
@@ -49,13 +61,28 @@ def register(name: str, pair: Pair) -> Callable[..., Tensor]:
         return (*gradients, [None] * len(masks), *(None for _ in ctx.options))
 
     def apply(inputs: tuple[Tensor, ...], masks: tuple[Tensor, ...], options: tuple[Any, ...]):
-        if not torch.compiler.is_compiling() and peek_interpreter_stack() is not None:
-            return Forward.apply(name, len(options), *options, *inputs, *masks)[0]
-        return pair.forward(*inputs, list(masks), *options)[0]
+        if _watched(inputs) and (torch.compiler.is_compiling() or peek_interpreter_stack() is None):
+            return pair.forward(*inputs, list(masks), *options)[0]
+        return Forward.apply(name, len(options), *options, *inputs, *masks)[0]
 
     torch.library.register_autograd(f"lohe::{name}", backward, setup_context=save)
     torch.library.register_autograd(f"lohe::{name}_backward", _refuse)
     return apply
+
+
+def _watched(tensors: Sequence[Tensor]) -> bool:
+    """Whether somebody wants to see the op: a compiler, a dispatch mode, a subclass of Tensor."""
+    return (
+        torch.compiler.is_compiling()
+        or torch.jit.is_tracing()  # pyright: ignore
+        or _get_current_dispatch_mode() is not None
+        or any(type(x) not in (Tensor, nn.Parameter) for x in tensors)
+    )
+
+
+def _call(op: Any, tensors: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
+    """Without the dispatcher, which takes 100 us to find the function, if nobody is watching."""
+    return (op if _watched(tensors) else op.plain)(*tensors, *rest)
 
 
 def _refuse(ctx: Any, *grads: Tensor):
@@ -66,13 +93,13 @@ def _refuse(ctx: Any, *grads: Tensor):
 
 
 class Forward(Function):
-    """The forward op under torch.func, with vmap over heads."""
+    """The forward op as autograd and torch.func know it, with vmap over heads."""
 
     @staticmethod
     def forward(name: str, options: int, *args: Any):
         op, _, inputs, _ = PAIRS[name]
         tensors = args[options:]
-        return op(*tensors[:inputs], list(tensors[inputs:]), *args[:options])
+        return _call(op, tensors[:inputs], list(tensors[inputs:]), *args[:options])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]):
@@ -80,11 +107,16 @@ class Forward(Function):
         n, tensors = PAIRS[name].inputs, args[options:]
         ctx.head, ctx.masks = (name, options, *args[:options]), len(tensors) - n
         ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)  # of what has no gradient; zeros would be made for it
         ctx.save_for_backward(*tensors[:n], *output, *tensors[n:])
 
     @staticmethod
-    def backward(ctx: Any, *grads: Tensor):
-        gradients = Backward.apply(*ctx.head, grads[0].contiguous(), *ctx.saved_tensors)
+    def backward(ctx: Any, *grads: Tensor | None):
+        above = grads[0]
+        if above is None:
+            gradients = (None,) * PAIRS[ctx.head[0]].inputs
+        else:
+            gradients = Backward.apply(*ctx.head, above.contiguous(), *ctx.saved_tensors)
         return (*(None for _ in ctx.head), *gradients, *(None for _ in range(ctx.masks)))
 
     @staticmethod
@@ -99,7 +131,7 @@ class Backward(Function):
     def forward(name: str, options: int, *args: Any):
         _, op, inputs, outputs = PAIRS[name]
         tensors, n = args[options:], 1 + inputs + outputs
-        return op(*tensors[:n], list(tensors[n:]), *args[:options])
+        return _call(op, tensors[:n], list(tensors[n:]), *args[:options])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]):

@@ -17,7 +17,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
-from lohe.ops.autograd import Pair, register
+from lohe.ops.autograd import Pair, op, register
 from lohe.ops.coupling import RELU_FLOOR
 from lohe.ops.masks import Allowed
 
@@ -196,7 +196,7 @@ TILED: dict[str, _Coupling] = {
 }
 
 
-@torch.library.custom_op("lohe::chunked_drive", mutates_args=())
+@op("chunked_drive")
 def drive_forward(
     f: Tensor,
     g: Tensor,
@@ -248,7 +248,7 @@ def _(f, g, r, parts, coupling, scale, causal, shifted):  # pyright: ignore
     return f.new_empty(*f.shape[:3], r.shape[-1]), f.new_empty(*f.shape[:3], 1)
 
 
-@torch.library.custom_op("lohe::chunked_drive_backward", mutates_args=())
+@op("chunked_drive_backward")
 def drive_backward(
     dh: Tensor,
     f: Tensor,
@@ -307,7 +307,7 @@ def _power(c: Tensor, sharpness: float, p: Tensor) -> Tensor:
     return c if sharpness == 1 else c.pow_(sharpness)
 
 
-@torch.library.custom_op("lohe::chunked_readout", mutates_args=())
+@op("chunked_readout")
 def readout_forward(
     z: Tensor,
     r: Tensor,
@@ -357,7 +357,7 @@ def _(z, r, v, gain, p, parts, sharpness, causal):  # pyright: ignore
     return v.new_empty(*z.shape[:3], v.shape[-1]), row, torch.empty_like(row)
 
 
-@torch.library.custom_op("lohe::chunked_readout_backward", mutates_args=())
+@op("chunked_readout_backward")
 def readout_backward(
     do: Tensor,
     z: Tensor,

@@ -9,14 +9,14 @@ from math import log2
 from typing import Any, NamedTuple
 
 import torch
-import triton
 from jaxtyping import Float
 from torch import Tensor
 from triton.runtime.errors import OutOfResources
 
-from lohe.ops.autograd import Pair, register
+from lohe.ops.autograd import Pair, op, register
 from lohe.ops.masks import Allowed, met
 from lohe.ops.triton import kernels
+from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
 CHUNK = 64  # blocks that a scan adds at a time
@@ -81,11 +81,11 @@ class _Call(NamedTuple):
 
     @property
     def key_blocks(self) -> int:
-        return triton.cdiv(self.keys - self.origin, BLOCK)
+        return cdiv(self.keys - self.origin, BLOCK)
 
     @property
     def query_blocks(self) -> int:
-        return triton.cdiv(self.queries, BLOCK)
+        return cdiv(self.queries, BLOCK)
 
     @property
     def of_mask(self) -> tuple[int, int]:
@@ -124,9 +124,9 @@ def _call(
         "D_OSC": d_osc,
         "D_H": d_h,
         "D_V": d_v,
-        "D_R": max(16, triton.next_power_of_2(d_osc)),
-        "DH": max(16, triton.next_power_of_2(d_h)),
-        "DV": max(16, triton.next_power_of_2(d_v)),
+        "D_R": max(16, next_power_of_2(d_osc)),
+        "DH": max(16, next_power_of_2(d_h)),
+        "DV": max(16, next_power_of_2(d_v)),
     }
     mask = masks[0] if masks else r.new_empty(1, 1, 1, 1, dtype=torch.bool)
     origin = offset - BLOCK if offset else 0
@@ -183,7 +183,7 @@ def _launch(
     }[kind]
     f = call.tensors[0]
     cuts = tiles(kind, f, bool(call.constants["CAUSAL"]))
-    grid = (triton.cdiv(rows, BLOCK), call.batch * call.heads)
+    grid = (cdiv(rows, BLOCK), call.batch * call.heads)
     key = (kind, f.dtype, f.device, *constants.values())
     for n in range(_FITS.get(key, 0), len(cuts)):
         step, warps, stages, registers = cuts[n]
@@ -213,7 +213,7 @@ def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Ten
     heads, rows = x.shape[1:3]
     batch = call.mask.shape[0] if anchors else x.shape[0]
     out = x.new_empty(batch, heads, rows, call.constants["D_R"], dtype=dtype)
-    kernels._pack[(triton.cdiv(rows, PACKED), batch * heads)](
+    kernels._pack[(cdiv(rows, PACKED), batch * heads)](
         x, call.mask, out, _over(x, 0), x.stride(1), *call.of_mask, heads, rows,
         MASKED=anchors and bool(call.constants["MASKED"]), MIDDLE=anchors,
         D_OSC=x.shape[-1], D_R=out.shape[-1], BLOCK=PACKED, num_warps=4,
@@ -265,10 +265,10 @@ def _sums_over_keys(call: _Call) -> tuple[Tensor, Tensor]:
     w, n = _room_for_sums(call, blocks), _room_for_counts(call)
     # eight components side by side are read as one, and few of them one by one with longer chunks
     at_once, chunk = (1, 1024) if features <= kernels.FEW.value else (8, 256)
-    kernels._counts[(n.shape[0] * call.heads, triton.cdiv(features, at_once))](
+    kernels._counts[(n.shape[0] * call.heads, cdiv(features, at_once))](
         call.r, call.mask, n, call.r.stride(0), *call.of_mask, call.heads, call.keys,
         **call.only(("MASKED", "D_OSC")), FEATURES=at_once,
-        CHUNK=min(chunk, triton.next_power_of_2(call.keys)), num_warps=4,
+        CHUNK=min(chunk, next_power_of_2(call.keys)), num_warps=4,
     )  # fmt: skip
     kernels._block_sums[(blocks, call.batch * call.heads)](
         v, call.r, call.mask, w,
@@ -297,20 +297,21 @@ def _run(call: _Call, w: Tensor, n: Tensor | None, blocks: int, *, reverse: bool
     features = 1 + call.r.shape[-1]
     kernels._scan[(call.batch * call.heads, features)](
         w, w if n is None else n, blocks, **call.only(("D_V", "DV")), FEATURES=features,
-        COUNTS=n is not None, REVERSE=reverse, CHUNK=min(CHUNK, triton.next_power_of_2(blocks)),
+        COUNTS=n is not None, REVERSE=reverse, CHUNK=min(CHUNK, next_power_of_2(blocks)),
         num_warps=1,
     )  # fmt: skip
 
 
-@torch.library.custom_op("lohe::triton_attention", mutates_args=())
+@op("triton_attention")
 def attention_forward(
     f: Tensor, g: Tensor, v: Tensor, r: Tensor,
     masks: list[Tensor], coupling: str, causal: bool, scale: float, gain: float,
 ) -> tuple[Tensor, Tensor, Tensor, Tensor, Tensor, Tensor]:  # fmt: skip
     """o; h, the denominators of Eq. 5, the largest scores, and the running sums over keys."""
     call = _call(f, g, v, r, masks, coupling, causal, coupling == "exp")
-    w, n = _sums_over_keys(call)
-    return (*_launch_forward(call, (w, n), scale, gain), w, n)
+    with torch.cuda.device_of(f):
+        w, n = _sums_over_keys(call)
+        return (*_launch_forward(call, (w, n), scale, gain), w, n)
 
 
 @attention_forward.register_fake
@@ -327,14 +328,15 @@ def _(f, g, v, r, masks, coupling, causal, scale, gain):  # pyright: ignore
     )
 
 
-@torch.library.custom_op("lohe::triton_drive", mutates_args=())
+@op("triton_drive")
 def drive_forward(
     f: Tensor, g: Tensor, r: Tensor,
     masks: list[Tensor], coupling: str, causal: bool, shifted: bool, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """h, and the largest score of each row if an exponential coupling is shifted by it."""
     call = _call(f, g, None, r, masks, coupling, causal, shifted)
-    _, h, _, top = _launch_forward(call, None, scale, 1.0)
+    with torch.cuda.device_of(f):
+        _, h, _, top = _launch_forward(call, None, scale, 1.0)
     return h, top
 
 
@@ -366,7 +368,7 @@ def _launch_backward(
     return df, dg, parts.sum(dim=0)
 
 
-@torch.library.custom_op("lohe::triton_attention_backward", mutates_args=())
+@op("triton_attention_backward")
 def attention_backward(
     do: Tensor, f: Tensor, g: Tensor, v: Tensor, r: Tensor,
     o: Tensor, h: Tensor, den: Tensor, top: Tensor, w: Tensor, n: Tensor,
@@ -380,23 +382,24 @@ def attention_backward(
     constants = call.only(READ)
     few = r.shape[-1] <= kernels.FEW.value
     if few and not causal:  # nothing is left to the matrix units
-        constants["D_R"] = triton.next_power_of_2(r.shape[-1])
+        constants["D_R"] = next_power_of_2(r.shape[-1])
     strides = (*call.strides(2), call.r.stride(0), *call.of_mask)
-    kernels._before[(blocks, programs)](
-        do, o, call.tensors[2], call.r, call.mask, w, n, h, den, dh, c, s, t, *strides,
-        _over(n, 0), call.heads, call.queries, call.keys, call.origin, call.key_blocks, gain,
-        **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
-        maxnreg=_registers(call, 128 if few else 168),
-    )  # fmt: skip
-    _run(call, s, t, blocks, reverse=True)
-    dv, dr = v.new_empty(v.shape), r.new_empty(call.batch, *r.shape)
-    kernels._after[(call.key_blocks, programs)](
-        do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv, *strides,
-        call.heads, call.queries, call.keys, call.origin, blocks, gain,
-        **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
-        maxnreg=_registers(call, 168),
-    )  # fmt: skip
-    df, dg, dr = _launch_backward(call, dh, top, scale, dr)
+    with torch.cuda.device_of(f):
+        kernels._before[(blocks, programs)](
+            do, o, call.tensors[2], call.r, call.mask, w, n, h, den, dh, c, s, t, *strides,
+            _over(n, 0), call.heads, call.queries, call.keys, call.origin, call.key_blocks, gain,
+            **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
+            maxnreg=_registers(call, 128 if few else 168),
+        )  # fmt: skip
+        _run(call, s, t, blocks, reverse=True)
+        dv, dr = v.new_empty(v.shape), r.new_empty(call.batch, *r.shape)
+        kernels._after[(call.key_blocks, programs)](
+            do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv, *strides,
+            call.heads, call.queries, call.keys, call.origin, blocks, gain,
+            **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
+            maxnreg=_registers(call, 168),
+        )  # fmt: skip
+        df, dg, dr = _launch_backward(call, dh, top, scale, dr)
     return df, dg, dv, dr
 
 
@@ -405,14 +408,15 @@ def _(do, f, g, v, r, o, h, den, top, w, n, masks, coupling, causal, scale, gain
     return tuple(x.new_empty(x.shape) for x in (f, g, v, r))
 
 
-@torch.library.custom_op("lohe::triton_drive_backward", mutates_args=())
+@op("triton_drive_backward")
 def drive_backward(
     dh: Tensor, f: Tensor, g: Tensor, r: Tensor, _h: Tensor, top: Tensor,
     masks: list[Tensor], coupling: str, causal: bool, shifted: bool, scale: float,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """df, dg, dr."""
     call = _call(f, g, None, r, masks, coupling, causal, shifted)
-    return _launch_backward(call, dh.contiguous(), top, scale)
+    with torch.cuda.device_of(f):
+        return _launch_backward(call, dh.contiguous(), top, scale)
 
 
 @drive_backward.register_fake

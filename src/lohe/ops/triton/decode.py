@@ -19,6 +19,7 @@ from torch import Tensor
 from lohe.ops.linear import State
 from lohe.ops.masks import Allowed, met, strides
 from lohe.ops.triton.couplings import RELU_FLOOR, coupled
+from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 # sizes do not make another kernel: the number of keys grows with every token
 SIZES = ["heads", "splits", "span", "queries", "keys", "r_h", "mask_b", "mask_h"]
@@ -60,9 +61,9 @@ def drive_decode(
         out = h.new_empty(batch, heads, new, d_osc)
         _sum[(batch * heads * new,)](
             *(h, peak, out, splits, new),
-            SP=triton.next_power_of_2(splits),
+            SP=next_power_of_2(splits),
             D=d_osc,
-            DP=triton.next_power_of_2(d_osc),
+            DP=next_power_of_2(d_osc),
             PEAK=peak is not h,
         )
     return out
@@ -98,12 +99,12 @@ def decode(
         _read[(batch * heads * new,)](
             *(h, peak, anchors, v, f if mask is None else mask, *state, out, *after),
             *(gain**0.5, heads, splits, new, allowed.keys, *anchors.stride()[:2], *mask_strides),
-            SP=triton.next_power_of_2(splits),
-            NP=triton.next_power_of_2(new),
+            SP=next_power_of_2(splits),
+            NP=next_power_of_2(new),
             D=d_osc,
-            DP=triton.next_power_of_2(d_osc),
+            DP=next_power_of_2(d_osc),
             V=v.shape[-1],
-            VP=triton.next_power_of_2(v.shape[-1]),
+            VP=next_power_of_2(v.shape[-1]),
             PEAK=peak is not h,
             KEY=mask is not None,
         )
@@ -122,10 +123,10 @@ def _parts(
     """h of each part of the keys, (batch, heads, parts, i, d_osc), and the scores that exp was
     shifted by, (batch, heads, parts, i); h again where it was not."""
     (batch, heads, new, d_h), d_osc, keys = f.shape, anchors.shape[-1], allowed.keys
-    block = max(16, min(128, BLOCK // triton.next_power_of_2(d_h)))
-    splits = max(1, min(triton.cdiv(keys, FEWEST_KEYS), PROGRAMS // (batch * heads)))
-    span = triton.cdiv(triton.cdiv(keys, splits), block) * block
-    splits = triton.cdiv(keys, span)
+    block = max(16, min(128, BLOCK // next_power_of_2(d_h)))
+    splits = max(1, min(cdiv(keys, FEWEST_KEYS), PROGRAMS // (batch * heads)))
+    span = cdiv(cdiv(keys, splits), block) * block
+    splits = cdiv(keys, span)
     peaked = coupling == "exp" and shifted
     f, anchors = f.contiguous(), anchors.float()
     h = f.new_empty(batch, heads, splits, new, d_osc, dtype=torch.float32)
@@ -138,9 +139,9 @@ def _parts(
         *(scale, heads, splits, span, new, keys),
         *(*g.stride()[:3], *anchors.stride()[:2], *mask_strides),
         DH=d_h,
-        DHP=max(least, triton.next_power_of_2(d_h)),
+        DHP=max(least, next_power_of_2(d_h)),
         D=d_osc,
-        DP=max(least, triton.next_power_of_2(d_osc)),
+        DP=max(least, next_power_of_2(d_osc)),
         COUPLING=coupling,
         PEAK=peaked,
         CAUSAL=allowed.causal,

@@ -10,6 +10,8 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from lohe.ops.triton.sizes import cdiv, next_power_of_2
+
 ELEMENTS = 4096  # of a program's tile
 
 
@@ -24,7 +26,7 @@ def forward(
     y, mean, inverse = torch.empty_like(x), x.new_empty(models, rows), x.new_empty(models, rows)
     cut = _cut(d)
     with torch.cuda.device_of(x):
-        _forward[(triton.cdiv(rows, cut["ROWS"]), models)](
+        _forward[(cdiv(rows, cut["ROWS"]), models)](
             x, weight, bias, y, mean, inverse, rows, eps, **cut
         )
     return y, mean, inverse
@@ -40,7 +42,7 @@ def backward(
     """dx, dw and db: a block of rows adds up its own, and the blocks are summed."""
     models, rows, d = x.shape
     cut = _cut(d)
-    blocks = triton.cdiv(rows, cut["ROWS"])
+    blocks = cdiv(rows, cut["ROWS"])
     dx, parts = torch.empty_like(x), x.new_empty(2, models, blocks, d)
     with torch.cuda.device_of(x):
         _backward[(blocks, models)](g, x, weight, mean, inverse, dx, *parts, rows, **cut)
@@ -49,7 +51,7 @@ def backward(
 
 
 def _cut(d: int) -> dict[str, int]:
-    width = triton.next_power_of_2(d)
+    width = next_power_of_2(d)
     return {"D": d, "WIDTH": width, "ROWS": max(1, ELEMENTS // width)}
 
 

@@ -32,8 +32,9 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
-from lohe.ops.autograd import Pair, register
+from lohe.ops.autograd import Pair, op, register
 from lohe.ops.masks import Allowed, met, strides
+from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 LARGEST_WHOLE_POWER = 31  # by products; above, exp2(p log2 c)
 SPLIT_UP_TO = 10  # d_osc for which three products of float16 parts cost no more than 32 columns
@@ -125,7 +126,7 @@ def _call(z: Tensor, r: Tensor, v: Tensor, parts: list[Tensor], power: float, ca
     }
     longest = torch.linalg.vector_norm(r, dim=-1).amax(dim=-1)
     packed = r.new_empty(*r.shape[:2], constants["K"], dtype=torch.float16 if narrow else r.dtype)
-    _pack[(r.shape[0] * triton.cdiv(r.shape[1], ROWS),)](
+    _pack[(r.shape[0] * cdiv(r.shape[1], ROWS),)](
         r, longest, packed, r.shape[1], D=d_osc, K=constants["K"], SPLIT=split, ROWS=ROWS
     )
     masks = tuple(z if x is None else x for x in (key, pair))
@@ -147,10 +148,10 @@ def _part(parts: list[Tensor]) -> tuple[Tensor | None, tuple[int, ...]]:
 
 def _width(columns: int) -> int:
     """Columns of a tile: a power of two that a matrix product takes."""
-    return max(16, triton.next_power_of_2(columns))
+    return max(16, next_power_of_2(columns))
 
 
-@torch.library.custom_op("lohe::triton_readout", mutates_args=())
+@op("triton_readout")
 def readout_forward(
     z: Tensor,
     r: Tensor,
@@ -168,7 +169,7 @@ def readout_forward(
     tile = blocks("forward", d_v, v.dtype)
     with torch.cuda.device_of(z):
         call = _call(z, r, v, parts, sharpness, causal)
-        _forward[(batch * heads * triton.cdiv(queries, tile.queries),)](
+        _forward[(batch * heads * cdiv(queries, tile.queries),)](
             *(z, call.r, v, gain, p, call.longest, *call.masks, o, s),
             *(heads, queries, keys, *v.stride()[:3], *call.strides),
             **call.constants,
@@ -188,7 +189,7 @@ def _(z, r, v, gain, p, parts, sharpness, causal):  # pyright: ignore
     return v.new_empty(*z.shape[:3], v.shape[-1]), z.new_empty(*z.shape[:3], 1)
 
 
-@torch.library.custom_op("lohe::triton_readout_backward", mutates_args=())
+@op("triton_readout_backward")
 def readout_backward(
     do: Tensor,
     z: Tensor,
@@ -224,18 +225,18 @@ def readout_backward(
         z_d, r_d = (
             z.new_empty(*x.shape[:-1], width, dtype=narrow) for x in (z, r)
         )  # z_i s_i and r_j as dr and dz take them
-        linear = (batch * heads * triton.cdiv(queries, ROWS),)
+        linear = (batch * heads * cdiv(queries, ROWS),)
         sizes = {n: call.constants[n] for n in ("D", "K", "V", "VP", "SPLIT")}
         tiled = {n: value for n, value in call.constants.items() if n != "SPLIT"}
         _prepare[linear](*(z, s, o, do, z_k, z_d, along_o, queries), **sizes, DP=width, ROWS=ROWS)
         ones = torch.ones_like(call.longest)
-        _pack[(heads * triton.cdiv(keys, ROWS),)](
+        _pack[(heads * cdiv(keys, ROWS),)](
             *(r, ones, r_d, keys), D=d_osc, K=width, SPLIT=False, ROWS=ROWS
         )
         for kernel, outputs in ((_columns, (dv, dr, dp)), (_rows, (dz,))):
             columns = kernel is _columns
             tile = blocks("columns" if columns else "rows", d_v, v.dtype)
-            count = triton.cdiv(keys, tile.keys) if columns else triton.cdiv(queries, tile.queries)
+            count = cdiv(keys, tile.keys) if columns else cdiv(queries, tile.queries)
             flags = {"DP_TOO": sharpness == 0} if columns else {}
             kernel[(batch * heads * count,)](
                 *(z_k, z_d if columns else r_d, call.r, v, do, s, along_o, gain, p, call.longest),
@@ -250,7 +251,7 @@ def readout_backward(
                 num_warps=tile.warps,
                 num_stages=tile.stages,
             )
-        dgain = z.new_empty(batch, heads, triton.cdiv(queries, ROWS))
+        dgain = z.new_empty(batch, heads, cdiv(queries, ROWS))
         _finish[linear](*(dz, z, s, gain, p, dgain, heads, queries), D=d_osc, DP=width, ROWS=ROWS)
     return (
         dz,

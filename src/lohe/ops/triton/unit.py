@@ -12,6 +12,7 @@ from torch import Tensor
 from torch.autograd import Function
 
 from lohe import sphere
+from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 ELEMENTS = 2048  # of a program
 TINY = tl.constexpr(torch.finfo(torch.float32).tiny)
@@ -43,12 +44,10 @@ class Unit(Function):
 def _launch(x: Tensor, grad: Tensor, *, backward: bool) -> Tensor:
     x, grad = x.contiguous(), grad.contiguous()
     out, d = torch.empty_like(x), x.shape[-1]
-    rows, width = x.numel() // d, triton.next_power_of_2(d)
+    rows, width = x.numel() // d, next_power_of_2(d)
     cut = max(1, ELEMENTS // width)
     with torch.cuda.device_of(x):
-        _unit[(triton.cdiv(rows, cut),)](
-            x, grad, out, rows, D=d, WIDTH=width, ROWS=cut, BACKWARD=backward
-        )
+        _unit[(cdiv(rows, cut),)](x, grad, out, rows, D=d, WIDTH=width, ROWS=cut, BACKWARD=backward)
     return out
 
 
