@@ -202,7 +202,7 @@ def test_the_operands_of_a_split_product_have_22_bits(rng):
     x = torch.randn(1, 50, 5, generator=rng).to(DEVICE)
     one = torch.ones(1, device=DEVICE)
     packed = torch.full((1, 50, 16), torch.nan, dtype=torch.float16, device=DEVICE)
-    sharp._pack[(1,)](x, one, packed, 50, D=5, K=16, SPLIT=True, ROWS=64)
+    sharp.kernels._pack[(1,)](x, one, packed, 50, D=5, K=16, SPLIT=True, ROWS=64)
     high, low, again, rest = packed.double().split([5, 5, 5, 1], dim=-1)
     assert torch.equal(high, again)
     assert not rest.any()
