@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lohe.ops import chunked, linear, reference
-from lohe.ops.available import HAS_TRITON, serves
+from lohe.ops.available import HAS_TRITON, serves, shared_memory
 from lohe.ops.checks import active, require_finite, require_positive
 from lohe.ops.problem import Problem, problem
 from lohe.ops.reference import wide, widened
@@ -28,6 +28,7 @@ MANY = 2**18  # pairs in all heads from which on the kernels pay for short seque
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
 LONG = 2048  # keys from which a few queries are worth splitting over programs
 WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
+WIDE_FLOAT32 = 160 * 1024  # bytes of shared memory: A100 and H100 have them, L4 and RTX 4090 not
 
 
 def oscillator_attention(
@@ -256,4 +257,9 @@ def _not_by_triton(p: Problem) -> str | None:
     for name, most in WIDEST.items():
         if widths.get(name, 0) > most:
             return f"{name} = {widths[name]} is more than {most}"
+    d_h, d_osc, d_v = widths["d_h"], widths["d_osc"], widths.get("d_v", 0)
+    wide = max(d_h, d_v) > 128 or (d_h > 64 and d_osc > 32)
+    if wide and p.f.dtype == torch.float32 and shared_memory(p.f.device) < WIDE_FLOAT32:
+        given = ", ".join(f"{name} = {width}" for name, width in widths.items())
+        return f"float32 with {given} takes more shared memory than this GPU has; bfloat16 fits"
     return None

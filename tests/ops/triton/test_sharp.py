@@ -23,7 +23,7 @@ PER_HEAD = {"sharpness": torch.tensor([1.0, 2.6]), "gain": torch.tensor([0.7, 3.
 @pytest.fixture(autouse=True)
 def small_tiles(monkeypatch):
     """So that a short sequence has several, and their edges do not line up with its end."""
-    monkeypatch.setattr(sharp, "blocks", lambda *_: sharp.Blocks(16, 32, 4, 2))
+    monkeypatch.setattr(sharp, "blocks", lambda *_: (sharp.Blocks(16, 32, 4, 2),))
 
 
 @pytest.fixture

@@ -11,11 +11,10 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from triton.runtime.errors import OutOfResources
 
 from lohe.ops.autograd import Pair, op, register
 from lohe.ops.masks import Allowed, met
-from lohe.ops.triton import kernels
+from lohe.ops.triton import fitting, kernels
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
@@ -169,35 +168,26 @@ def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
     return first, Tiles(32, 4, 2), Tiles(16, 4, 1)
 
 
-_FITS: dict[tuple[object, ...], int] = {}  # the first of the tiles that fits, by kernel and device
-
-
 def _launch(
     kind: str, call: _Call, rows: int, arguments: tuple[Any, ...], constants: dict[str, Any]
 ) -> None:
-    """Run a kernel over blocks of rows, in the first of its tiles that the device has room for."""
+    """Run a kernel over blocks of rows."""
     kernel = {
         "forward": kernels._forward,
         "queries": kernels._queries_backward,
         "keys": kernels._keys_backward,
     }[kind]
     f = call.tensors[0]
-    cuts = tiles(kind, f, bool(call.constants["CAUSAL"]))
     grid = (cdiv(rows, BLOCK), call.batch * call.heads)
+
+    def go(tile: Tiles) -> None:
+        kernel[grid](
+            *arguments, **constants, BLOCK=BLOCK, STEP=tile.step,
+            num_warps=tile.warps, num_stages=tile.stages, maxnreg=tile.registers,
+        )  # fmt: skip
+
     key = (kind, f.dtype, f.device, *constants.values())
-    for n in range(_FITS.get(key, 0), len(cuts)):
-        step, warps, stages, registers = cuts[n]
-        try:
-            kernel[grid](
-                *arguments, **constants, BLOCK=BLOCK,
-                STEP=step, num_warps=warps, num_stages=stages, maxnreg=registers,
-            )  # fmt: skip
-        except OutOfResources:
-            if n + 1 == len(cuts):
-                raise
-        else:
-            _FITS[key] = n
-            return
+    fitting.launch(key, tiles(kind, f, bool(call.constants["CAUSAL"])), go)
 
 
 def _registers(call: _Call, most: int) -> int | None:

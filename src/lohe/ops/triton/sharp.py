@@ -32,6 +32,7 @@ from torch import Tensor
 
 from lohe.ops.autograd import Pair, op, register
 from lohe.ops.masks import Allowed, met, strides
+from lohe.ops.triton import fitting
 from lohe.ops.triton import sharp_kernels as kernels
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
@@ -86,10 +87,13 @@ SINGLE = {  # 4 warps: with 8 and 16 keys Triton 3.6 writes past its shared memo
 }
 
 
-def blocks(kernel: str, d_v: int, dtype: torch.dtype) -> Blocks:
-    """The tile of `kernel`: forward, columns or rows."""
+SMALLER = Blocks(64, 32, 4, 2), Blocks(32, 32, 4, 1), Blocks(16, 16, 4, 1)
+
+
+def blocks(kernel: str, d_v: int, dtype: torch.dtype) -> tuple[Blocks, ...]:
+    """Tiles of `kernel` (forward, columns or rows): the fastest, then some that need less room."""
     table = SINGLE if dtype == torch.float32 else HALF
-    return table[kernel][0 if d_v <= 64 else 1 if d_v <= 128 else 2]
+    return table[kernel][0 if d_v <= 64 else 1 if d_v <= 128 else 2], *SMALLER
 
 
 class _Call(NamedTuple):
@@ -143,6 +147,15 @@ def _part(parts: list[Tensor]) -> tuple[Tensor | None, tuple[int, ...]]:
     return None if mask is None else mask.view(torch.uint8), strides(mask)
 
 
+def _cut(tile: Blocks) -> dict[str, int]:
+    return {
+        "BM": tile.queries,
+        "BN": tile.keys,
+        "num_warps": tile.warps,
+        "num_stages": tile.stages,
+    }
+
+
 def _width(columns: int) -> int:
     """Columns of a tile: a power of two that a matrix product takes."""
     return max(16, next_power_of_2(columns))
@@ -163,21 +176,22 @@ def readout_forward(
     (batch, heads, queries, _), (keys, d_v) = z.shape, v.shape[2:]
     o, s = v.new_empty(batch, heads, queries, d_v), z.new_empty(batch, heads, queries, 1)
     z, r, v, gain, p = _laid_out(z, r, v, gain, p)
-    tile = blocks("forward", d_v, v.dtype)
     with torch.cuda.device_of(z):
         call = _call(z, r, v, parts, sharpness, causal)
-        kernels._forward[(batch * heads * cdiv(queries, tile.queries),)](
-            *(z, call.r, v, gain, p, call.longest, *call.masks, o, s),
-            *(heads, queries, keys, *v.stride()[:3], *call.strides),
-            **call.constants,
-            # float16 ends at 2^-24: there the largest weight of a head is 2^14, not 1
-            LIFT=14 if v.dtype == torch.float16 else 0,
-            LEAST=2.0**-4 if v.dtype == torch.float16 else 2.0**-100,
-            BM=tile.queries,
-            BN=tile.keys,
-            num_warps=tile.warps,
-            num_stages=tile.stages,
-        )
+
+        def go(tile: Blocks) -> None:
+            kernels._forward[(batch * heads * cdiv(queries, tile.queries),)](
+                *(z, call.r, v, gain, p, call.longest, *call.masks, o, s),
+                *(heads, queries, keys, *v.stride()[:3], *call.strides),
+                **call.constants,
+                # float16 ends at 2^-24: there the largest weight of a head is 2^14, not 1
+                LIFT=14 if v.dtype == torch.float16 else 0,
+                LEAST=2.0**-4 if v.dtype == torch.float16 else 2.0**-100,
+                **_cut(tile),
+            )
+
+        key = ("forward", v.dtype, v.device, *call.constants.values())
+        fitting.launch(key, blocks("forward", d_v, v.dtype), go)
     return o, s
 
 
@@ -232,24 +246,23 @@ def readout_backward(
         kernels._pack[(heads * cdiv(keys, ROWS),)](
             *(r, ones, r_d, keys), D=d_osc, K=width, SPLIT=False, ROWS=ROWS
         )
-        for kernel, outputs in ((kernels._columns, (dv, dr, dp)), (kernels._rows, (dz,))):
-            columns = kernel is kernels._columns
-            tile = blocks("columns" if columns else "rows", d_v, v.dtype)
-            count = cdiv(keys, tile.keys) if columns else cdiv(queries, tile.queries)
-            flags = {"DP_TOO": sharpness == 0} if columns else {}
-            kernel[(batch * heads * count,)](
-                *(z_k, z_d if columns else r_d, call.r, v, do, s, along_o, gain, p, call.longest),
-                *call.masks,
-                *outputs,
-                *(heads, queries, keys, *v.stride()[:3], *call.strides),
-                **tiled,
-                **flags,
-                DP=width,
-                BM=tile.queries,
-                BN=tile.keys,
-                num_warps=tile.warps,
-                num_stages=tile.stages,
+        inputs = (call.r, v, do, s, along_o, gain, p, call.longest, *call.masks)
+        shapes = (heads, queries, keys, *v.stride()[:3], *call.strides)
+
+        def columns(tile: Blocks) -> None:
+            kernels._columns[(batch * heads * cdiv(keys, tile.keys),)](
+                *(z_k, z_d, *inputs, dv, dr, dp, *shapes),
+                **tiled, DP=width, DP_TOO=sharpness == 0, **_cut(tile),
+            )  # fmt: skip
+
+        def rows(tile: Blocks) -> None:
+            kernels._rows[(batch * heads * cdiv(queries, tile.queries),)](
+                *(z_k, r_d, *inputs, dz, *shapes), **tiled, DP=width, **_cut(tile)
             )
+
+        for name, go in (("columns", columns), ("rows", rows)):
+            key = (name, v.dtype, v.device, *call.constants.values())
+            fitting.launch(key, blocks(name, d_v, v.dtype), go)
         dgain = z.new_empty(batch, heads, cdiv(queries, ROWS))
         kernels._finish[linear](
             *(dz, z, s, gain, p, dgain, heads, queries), D=d_osc, DP=width, ROWS=ROWS
