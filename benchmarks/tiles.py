@@ -5,7 +5,7 @@
 
 Times the forward kernel and the two of the backward pass by themselves, for each of the tiles below
 and for relu and softplus, causal and not. `tiles` of `lohe.ops.triton.attention` holds what was
-fastest on an H200; a tile is (rows that a program goes through at a time, warps, stages).
+fastest on an H200; a tile is (rows of a step, warps, stages, the most registers).
 """
 
 import argparse
@@ -17,10 +17,10 @@ from unittest.mock import patch
 import torch
 
 from lohe import sphere
-from lohe.ops.triton import attention
+from lohe.ops.triton import attention, fitting
 from lohe.ops.triton.attention import Tiles
 
-STEPS, WARPS, STAGES = (32, 64, 128), (4, 8), (2, 3)
+STEPS, WARPS, STAGES, REGISTERS = (64, 128), (4,), (2, 3, 4), (None, 128, 168)
 ROUNDS = 5
 
 
@@ -70,14 +70,15 @@ def main() -> None:
         f"bfloat16, blocks of {given.block}, milliseconds",
     )
     cases = list(itertools.product(("relu", "softplus"), (False, True)))
-    print(" " * 22, *(f"{c} {'causal' if k else 'all':6}" for c, k in cases), sep="  ")
-    for kind, *cut in itertools.product(("forward", "queries", "keys"), STEPS, WARPS, STAGES):
+    print(" " * 26, *(f"{c} {'causal' if k else 'all':6}" for c, k in cases), sep="  ")
+    kinds, cuts = ("forward", "queries", "keys"), (STEPS, WARPS, STAGES, REGISTERS)
+    for kind, *cut in itertools.product(kinds, *cuts):
         times = []
         for coupling, causal in cases:
             call = attention._call(f, g, v, r, [], coupling, causal, False)
             sums = attention._sums_over_keys(call)
             tile = patch.object(attention, "tiles", lambda *_, cut=cut: (Tiles(*cut),))
-            attention._FITS.clear()
+            fitting._FITS.clear()
             if kind == "forward":
                 work = partial(attention._launch_forward, call, sums, scale, 1.0)
             else:
@@ -85,9 +86,9 @@ def main() -> None:
             with tile, only(kind):
                 try:
                     times.append(milliseconds(work))
-                except attention.OutOfResources:
+                except fitting.OutOfResources:
                     times.append(float("nan"))
-        print(f"{kind:8} {cut!s:14}", *(f"{t:13.3f}" for t in times), sep="  ", flush=True)
+        print(f"{kind:8} {cut!s:18}", *(f"{t:13.3f}" for t in times), sep="  ", flush=True)
 
 
 if __name__ == "__main__":
