@@ -93,7 +93,8 @@ SMALLER = Blocks(64, 32, 4, 2), Blocks(32, 32, 4, 1), Blocks(16, 16, 4, 1)
 def blocks(kernel: str, d_v: int, dtype: torch.dtype) -> tuple[Blocks, ...]:
     """Tiles of `kernel` (forward, columns or rows): the fastest, then some that need less room."""
     table = SINGLE if dtype == torch.float32 else HALF
-    return table[kernel][0 if d_v <= 64 else 1 if d_v <= 128 else 2], *SMALLER
+    first = table[kernel][0 if d_v <= 64 else 1 if d_v <= 128 else 2]
+    return first, *(b for b in SMALLER if b.queries * b.keys < first.queries * first.keys)
 
 
 class _Call(NamedTuple):
@@ -190,7 +191,7 @@ def readout_forward(
                 **_cut(tile),
             )
 
-        key = ("forward", v.dtype, v.device, *call.constants.values())
+        key = ("sharp forward", v.dtype, v.device, *call.constants.values())
         fitting.launch(key, blocks("forward", d_v, v.dtype), go)
     return o, s
 
@@ -261,7 +262,7 @@ def readout_backward(
             )
 
         for name, go in (("columns", columns), ("rows", rows)):
-            key = (name, v.dtype, v.device, *call.constants.values())
+            key = (f"sharp {name}", v.dtype, v.device, *call.constants.values())
             fitting.launch(key, blocks(name, d_v, v.dtype), go)
         dgain = z.new_empty(batch, heads, cdiv(queries, ROWS))
         kernels._finish[linear](
