@@ -4,6 +4,7 @@ A run is a sequence of stages, called one after the other and timed each by itse
 forward and the backward pass.
 """
 
+import gc
 import time
 from collections.abc import Callable, Sequence
 from typing import Any, Protocol
@@ -128,7 +129,9 @@ def peak_bytes(run: Run, device: torch.device) -> int | None:
     """GPU memory that a run needs above what is held before it, its results included."""
     if device.type != "cuda":
         return None
+    gc.collect()
     torch.cuda.synchronize(device)
+    torch.empty(1, device=device)  # what other streams have let go of is counted until someone asks
     torch.cuda.reset_peak_memory_stats(device)
     before = torch.cuda.memory_allocated(device)
     for stage in run:
