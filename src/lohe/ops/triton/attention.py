@@ -87,6 +87,10 @@ class _Call(NamedTuple):
         return cdiv(self.queries, BLOCK)
 
     @property
+    def pairs(self) -> int:
+        return self.batch * self.heads * self.queries * self.keys
+
+    @property
     def of_mask(self) -> tuple[int, int]:
         """Strides of the mask over batch and heads."""
         return _over(self.mask, 0), _over(self.mask, 1)
@@ -150,8 +154,8 @@ class Tiles(NamedTuple):
 
 
 def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
-    """For forward, queries (df) and keys (dg, dr): the fastest seen on an H200, then smaller ones
-    for devices with less shared memory. `benchmarks/tiles.py` times others.
+    """For forward, queries (df) and keys (dg, dr): the fastest seen on an H200, then smaller ones,
+    of which other devices take the fastest that they have room for (`fitting`).
     """
     if f.element_size() == 4:  # three TF32 products for one
         first = Tiles(32, 4, 2)  # with 8 warps Triton 3.6 writes past its shared memory
@@ -165,11 +169,17 @@ def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
         first = Tiles(64, 4, 3, 168 if kind == "forward" else None)
     else:
         first = Tiles(32, 4, 2)
-    return first, Tiles(32, 4, 2), Tiles(16, 4, 1)
+    smaller = Tiles(64, 4, 2), Tiles(32, 4, 2), Tiles(16, 4, 1)
+    return first, *(tile for tile in smaller if tile.step <= first.step and tile != first)
 
 
 def _launch(
-    kind: str, call: _Call, rows: int, arguments: tuple[Any, ...], constants: dict[str, Any]
+    kind: str,
+    call: _Call,
+    rows: int,
+    arguments: tuple[Any, ...],
+    constants: dict[str, Any],
+    adds_to: Tensor | None = None,
 ) -> None:
     """Run a kernel over blocks of rows."""
     kernel = {
@@ -187,7 +197,8 @@ def _launch(
         )  # fmt: skip
 
     key = (kind, f.dtype, f.device, *constants.values())
-    fitting.launch(key, tiles(kind, f, bool(call.constants["CAUSAL"])), go)
+    cuts = tiles(kind, f, bool(call.constants["CAUSAL"]))
+    fitting.launch(key, cuts, go, f.device, call.pairs, adds_to)
 
 
 def _registers(call: _Call, most: int) -> int | None:
@@ -354,7 +365,7 @@ def _launch_backward(
     )  # fmt: skip
     _launch("queries", call, call.queries, (*inputs, df, *sizes), call.only(LOOP))
     constants = {**call.only(LOOP), "ADD": add}
-    _launch("keys", call, call.keys, (*inputs, dg, parts, *sizes), constants)
+    _launch("keys", call, call.keys, (*inputs, dg, parts, *sizes), constants, dr)
     return df, dg, parts.sum(dim=0)
 
 

@@ -192,7 +192,8 @@ def readout_forward(
             )
 
         key = ("sharp forward", v.dtype, v.device, *call.constants.values())
-        fitting.launch(key, blocks("forward", d_v, v.dtype), go)
+        pairs = batch * heads * queries * keys
+        fitting.launch(key, blocks("forward", d_v, v.dtype), go, v.device, pairs)
     return o, s
 
 
@@ -263,7 +264,8 @@ def readout_backward(
 
         for name, go in (("columns", columns), ("rows", rows)):
             key = (f"sharp {name}", v.dtype, v.device, *call.constants.values())
-            fitting.launch(key, blocks(name, d_v, v.dtype), go)
+            pairs = batch * heads * queries * keys
+            fitting.launch(key, blocks(name, d_v, v.dtype), go, v.device, pairs)
         dgain = z.new_empty(batch, heads, cdiv(queries, ROWS))
         kernels._finish[linear](
             *(dz, z, s, gain, p, dgain, heads, queries), D=d_osc, DP=width, ROWS=ROWS
