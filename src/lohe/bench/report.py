@@ -132,7 +132,7 @@ def figure(rows: Sequence[Row], machine: str) -> "Figure":
     lengths = sorted({row.case.tokens for row in drawn})
     for ax in axes[-1]:
         ax.set_xscale("log", base=2)
-        ax.set_xticks(lengths, [f"{n:,}" for n in lengths])
+        ax.set_xticks(lengths, [f"{n // 1024}k" if n % 1024 == 0 else f"{n:,}" for n in lengths])
         ax.xaxis.set_minor_locator(NullLocator())
         ax.set_xlabel("tokens T")
     found = {name: h for ax in axes.flat for h in ax.containers if (name := h.get_label()) in looks}
