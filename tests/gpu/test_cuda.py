@@ -115,6 +115,29 @@ def test_a_step_can_be_captured_in_a_graph(backend):
     torch.testing.assert_close(captured[1], grads, atol=1e-4, rtol=1e-3)
 
 
+@pytest.mark.parametrize("how", ["make_graphed_callables", "reduce-overhead"])
+@pytest.mark.filterwarnings("default")  # those of torch.compile
+def test_a_layer_behind_graphs(how):
+    rng = torch.Generator().manual_seed(0)
+    layer = lohe.OscillatorAttention(64, 2, 256, causal=True, generator=rng).cuda()
+    x, dy = (torch.randn(4, 256, 64, generator=rng).cuda() for _ in range(2))
+    x.requires_grad_()
+
+    def call(layer):
+        y = layer(x)
+        return [y.detach().clone(), *torch.autograd.grad(y, [x, *layer.parameters()], dy)]
+
+    plain = call(layer)
+    if how == "make_graphed_callables":
+        fast = torch.cuda.make_graphed_callables(layer, (x,))
+    else:
+        fast = torch.compile(layer, mode=how)
+    for _ in range(3):  # the first calls warm up
+        fast_call = call(fast)
+    for wanted, found in zip(plain, fast_call, strict=True):
+        torch.testing.assert_close(found, wanted, atol=1e-5, rtol=1e-4)
+
+
 def test_vmap_on_the_device():
     packs = [inputs(t) for t in (40, 40)]
     stacked = {n: torch.stack([x[n] for x in packs]) for n in packs[0]}
