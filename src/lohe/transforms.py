@@ -1,10 +1,22 @@
 """Which transforms of torch.func a function is called under, and a pack of models under vmap."""
 
+from typing import Any
+
 from torch import Tensor
 from torch._C._functorch import (  # pyright: ignore; they have no public name
     TransformType,
     get_interpreter_stack,
 )
+from torch._functorch.utils import unwrap_dead_wrappers
+from torch.autograd import Function
+
+
+def apply(function: type[Function], *args: Any) -> Any:
+    """`function.apply(*args)`; where no transform is at work, past the look at the signature of its
+    forward pass, which takes longer than a launch."""
+    if get_interpreter_stack():
+        return function.apply(*args)
+    return super(Function, function).apply(*unwrap_dead_wrappers(args))  # pyright: ignore
 
 
 def only_vmap() -> bool:

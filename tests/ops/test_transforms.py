@@ -119,6 +119,20 @@ def test_autocast_touches_the_projections_and_not_the_physics(rng, backend):
 
 
 @BACKENDS
+def test_what_has_left_a_transform_is_a_tensor_like_others(make, backend):
+    x, kept = make(9), []
+
+    def loss(f):
+        kept.append(2 * f)
+        return kept[0].sum()
+
+    grad(loss)(x["f"])
+    found = lohe.oscillator_attention(**x | {"f": kept[0]}, backend=backend)
+    wanted = lohe.oscillator_attention(**x | {"f": 2 * x["f"]}, backend=backend)
+    torch.testing.assert_close(found, wanted, rtol=0, atol=0)
+
+
+@BACKENDS
 def test_inference_mode(make, backend):
     x = make(20)
     wanted = lohe.oscillator_attention(**x, backend=backend)

@@ -7,7 +7,7 @@ from lohe import ops, sphere
 from lohe.attention.oscillator import OscillatorAttention, check_options
 from lohe.attention.projections import check_input, check_width, linear, merge_heads, split_heads
 from lohe.attention.softmax import masked_softmax
-from lohe.ops.reference import per_head, wide
+from lohe.ops.reference import as_typed, per_head, wide
 from lohe.ops.unit import unit
 
 
@@ -131,7 +131,7 @@ class ExponentialAttention(OscillatorAttention):
         f, g, v = self.front_end(queries, keys, values)
         p = self.problem(f, g, v, mask=mask, key_mask=key_mask, causal=causal)
         z = self.oscillators(p)
-        with torch.autocast(v.device.type, enabled=False):
+        with as_typed(v):
             scores = (z * per_head(self.log_beta.exp())) @ p.anchors.mT
             weights = masked_softmax(scores, p.reads.dense())
             out = (weights @ v.to(weights.dtype)).to(v.dtype)

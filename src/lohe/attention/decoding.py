@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lohe import ops, sphere
-from lohe.ops import linear
+from lohe.ops import linear, reference
 from lohe.ops.available import HAS_TRITON
 from lohe.ops.masks import Allowed
 
@@ -113,7 +113,7 @@ class Cache:
         allowed = Allowed(new, new, v.device, causal=True, parts=parts)
         z, r, v = oscillators, p.anchors[:, -new:], v.to(p.anchors.dtype)
         power, gain = int(p.sharpness), 1.0 if p.gain is None else float(p.gain)
-        with torch.autocast(v.device.type, enabled=False):
+        with reference.as_typed(v):
             out = linear.readout(z, r, v, allowed, sharpness=power, gain=gain, state=self.state)
             phi = linear.key_features(r, allowed, power, gain)
             self.state = linear.after(self.state, phi, v)

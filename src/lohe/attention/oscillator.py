@@ -192,7 +192,7 @@ class OscillatorAttention(nn.Module):
 
     def oscillators(self, p: ops.Problem) -> Tensor:
         """Where the network settles, (batch, heads, queries, d_osc): the analog part."""
-        with torch.autocast(p.f.device.type, enabled=False):
+        with reference.as_typed(p.f):
             if self.drive is reference.drive:  # an ideal sum: no coupling needs to exist by itself
                 h = ops.drive(p, self.backend, shifted=self.settle is ops.fixed_point)
             else:

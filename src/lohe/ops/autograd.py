@@ -13,6 +13,8 @@ from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it ha
 from torch.autograd import Function
 from torch.utils._python_dispatch import _get_current_dispatch_mode  # pyright: ignore; nor has it
 
+from lohe import transforms
+
 
 class Pair(NamedTuple):
     """forward(*inputs, masks, *options) -> outputs, of which the first has a gradient;
@@ -63,7 +65,7 @@ def register(name: str, pair: Pair) -> Callable[..., Tensor]:
     def apply(inputs: tuple[Tensor, ...], masks: tuple[Tensor, ...], options: tuple[Any, ...]):
         if _watched(inputs) and (torch.compiler.is_compiling() or peek_interpreter_stack() is None):
             return pair.forward(*inputs, list(masks), *options)[0]
-        return Forward.apply(name, len(options), *options, *inputs, *masks)[0]
+        return transforms.apply(Forward, name, len(options), *options, *inputs, *masks)[0]
 
     torch.library.register_autograd(f"lohe::{name}", backward, setup_context=save)
     torch.library.register_autograd(f"lohe::{name}_backward", _refuse)
@@ -116,7 +118,10 @@ class Forward(Function):
         if above is None:
             gradients = (None,) * PAIRS[ctx.head[0]].inputs
         else:
-            gradients = Backward.apply(*ctx.head, above.contiguous(), *ctx.saved_tensors)
+            tensors = above.contiguous(), *ctx.saved_tensors
+            # a function of its own only if somebody may differentiate or map it
+            plain = not torch.is_grad_enabled() and peek_interpreter_stack() is None
+            gradients = (Backward.forward if plain else Backward.apply)(*ctx.head, *tensors)
         return (*(None for _ in ctx.head), *gradients, *(None for _ in range(ctx.masks)))
 
     @staticmethod

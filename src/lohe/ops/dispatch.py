@@ -16,7 +16,7 @@ from lohe.ops import chunked, linear, reference
 from lohe.ops.available import HAS_TRITON, serves, shared_memory
 from lohe.ops.checks import active, require_finite, require_positive
 from lohe.ops.problem import Problem, problem
-from lohe.ops.reference import wide, widened
+from lohe.ops.reference import as_typed, wide, widened
 from lohe.ops.unit import unit
 
 Backend = Literal["auto", "reference", "chunked", "triton"]
@@ -132,7 +132,7 @@ def attend(p: Problem, backend: str = "auto") -> Tensor:
         assert isinstance(p.coupling, str)
         _check(p)
         gain = 1.0 if p.gain is None else float(p.gain)
-        with torch.autocast(p.f.device.type, enabled=False):
+        with as_typed(p.f):
             return attention.attention(
                 p.f, p.g, p.v, p.anchors, p.drives,
                 coupling=p.coupling, scale=p.scale, gain=gain,
@@ -147,7 +147,7 @@ def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor
     Eq. 4, which does not see it, wrong before anything that settles at a rate of ‖h‖.
     """
     chosen = _choose(p, backend)
-    with torch.autocast(p.f.device.type, enabled=False):
+    with as_typed(p.f):
         if chosen in ("chunked", "triton"):
             assert isinstance(p.coupling, str)
             _check(p)
@@ -182,7 +182,7 @@ def readout(
     assert p.v is not None
     backend = _choose(p, backend)
     z = oscillators.to(widened(p.v))
-    with torch.autocast(p.f.device.type, enabled=False):
+    with as_typed(p.f):
         if backend == "triton" and not (p.is_linear and p.sharpness == 1):
             from lohe.ops.triton import sharp
 
@@ -203,7 +203,7 @@ def takes_state(p: Problem, keys: int) -> bool:
 
 def weights(p: Problem, oscillators: Float[Tensor, "batch heads i d_osc"]) -> Tensor:
     """a of Eq. 5, (batch, heads, queries, keys)."""
-    with torch.autocast(p.f.device.type, enabled=False):
+    with as_typed(p.f):
         z = oscillators.to(p.anchors.dtype)
         similarity = reference.similarity(z, p.anchors, p.gain)
         return reference.attention(similarity, sharpness=p.sharpness, allowed=p.reads.dense())

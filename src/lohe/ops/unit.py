@@ -6,7 +6,7 @@ from torch import Tensor
 
 from lohe import sphere
 from lohe.ops import available
-from lohe.transforms import only_vmap
+from lohe.transforms import apply, only_vmap
 
 
 def unit(x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows d"]:
@@ -14,7 +14,7 @@ def unit(x: Float[Tensor, "*rows d"]) -> Float[Tensor, "*rows d"]:
     if _pays(x):
         from lohe.ops.triton.unit import Unit
 
-        return Unit.apply(x)
+        return apply(Unit, x)
     return sphere.normalize(x)
 
 
