@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from lohe.bench import attention, clock, contest, decode, step
+from lohe.bench import attention, clock, contest, decode, gate, step
 from lohe.bench.contest import Contestant, attempt, rivals
 from lohe.bench.rows import Row, Spread
 from lohe.bench.sets import MECHANISMS, SETS, Choice
@@ -123,6 +123,28 @@ def test_wrong_is_not_timed(setup, monkeypatch):
     assert "output 1.0e-02" in wrong.note
     assert by_name(rows, "forward").keys() == {"flash"}
     assert by_name(attention.compare(setup, setup.case(1, 2, 50, 16, True), RELU), "both")["relu"]
+
+
+@pytest.mark.parametrize(
+    ("draws", "asked", "admitted"),
+    [
+        ((0.9,), 1, True),
+        ((1.1, 0.9), 2, True),  # unlucky
+        ((1.1, 1.1), 2, False),
+        ((3.1, 0.9), 1, False),  # no bad luck is that bad
+        ((float("nan"), 0.9), 1, False),
+    ],
+)
+def test_what_is_wrong_by_little_is_asked_again(setup, draws, asked, admitted):
+    setup, bounds = setup(), []
+
+    def check():
+        bounds.append(draws[len(bounds)] * gate.bound(torch.float32))
+        return {"anchors": bounds[-1]}
+
+    found = setup.admit(setup.case(1, 1, 8, 8, True), "relu", check)
+    assert len(bounds) == asked
+    assert found == {"anchors": bounds[-1]} if admitted else found.status == "wrong"
 
 
 def test_a_backend_that_cannot_serve_says_so(setup):

