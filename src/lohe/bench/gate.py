@@ -30,7 +30,7 @@ BOUNDS = {
 }
 ONE_ROW = 3  # a single row may be wrong by so many times the bound
 # In rows of few keys 16-bit outputs and couplings do more harm: with d_osc = 2, causal, one draw of
-# inputs in some 300 errs by more than the bound, and hardly one by more than this many times.
+# inputs in 200 errs by more than the bound, and one in 2,000 by more than this many times.
 UNLUCKY = 3
 
 
