@@ -262,9 +262,9 @@ def readout_backward(
                 *(z_k, r_d, *inputs, dz, *shapes), **tiled, DP=width, **_cut(tile)
             )
 
+        pairs = batch * heads * queries * keys
         for name, go in (("columns", columns), ("rows", rows)):
             key = (f"sharp {name}", v.dtype, v.device, *call.constants.values())
-            pairs = batch * heads * queries * keys
             fitting.launch(key, blocks(name, d_v, v.dtype), go, v.device, pairs)
         dgain = z.new_empty(batch, heads, cdiv(queries, ROWS))
         kernels._finish[linear](
