@@ -18,7 +18,7 @@ from lohe.ops.triton import fitting, kernels
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
-CHUNK = 64  # blocks that a scan adds at a time
+SCANNED = 64 * 64  # numbers that a scan adds at a time: more do not fit into the registers of a warp
 PACKED = 128  # rows that a program packs
 READ = ("CAUSAL", "MASKED", "PRECISION", "D_OSC", "D_R", "D_V", "DV")
 LOOP = ("COUPLING", "CAUSAL", "MASKED", "SHIFTED", "FAST", "PRECISION", "D_OSC", "D_H", "D_R", "DH")
@@ -161,7 +161,7 @@ def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
         first = Tiles(32, 4, 2)  # with 8 warps Triton 3.6 writes past its shared memory
     elif f.shape[-1] <= 64:
         first = {
-            "forward": Tiles(64, 4, 4 if causal else 3),
+            "forward": Tiles(64, 4, 3, 128) if causal else Tiles(64, 4, 4),
             "queries": Tiles(64, 4, 3, 128 if causal else None),
             "keys": Tiles(64, 4, 3, 168),
         }[kind]
@@ -201,9 +201,10 @@ def _launch(
     fitting.launch(key, cuts, go, f.device, call.pairs, adds_to)
 
 
-def _registers(call: _Call, most: int) -> int | None:
-    """At most so many for a thread, so that more programs share a processor; measured up to 64."""
-    return most if call.constants["DV"] <= 64 else None
+def _registers(call: _Call, most: int, up_to: int = 64) -> int | None:
+    """At most so many for a thread, so that more programs share a processor; where it was measured:
+    for values up to so wide."""
+    return most if call.constants["DV"] <= up_to else None
 
 
 def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Tensor:
@@ -298,8 +299,8 @@ def _run(call: _Call, w: Tensor, n: Tensor | None, blocks: int, *, reverse: bool
     features = 1 + call.r.shape[-1]
     kernels._scan[(call.batch * call.heads, features)](
         w, w if n is None else n, blocks, **call.only(("D_V", "DV")), FEATURES=features,
-        COUNTS=n is not None, REVERSE=reverse, CHUNK=min(CHUNK, next_power_of_2(blocks)),
-        num_warps=1,
+        COUNTS=n is not None, REVERSE=reverse, num_warps=1,
+        CHUNK=min(SCANNED // call.constants["DV"], next_power_of_2(blocks)),
     )  # fmt: skip
 
 
@@ -398,7 +399,7 @@ def attention_backward(
             do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv, *strides,
             call.heads, call.queries, call.keys, call.origin, blocks, gain,
             **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
-            maxnreg=_registers(call, 168),
+            maxnreg=_registers(call, 168, 128 if few and causal else 64),
         )  # fmt: skip
         df, dg, dr = _launch_backward(call, dh, top, scale, dr)
     return df, dg, dv, dr
