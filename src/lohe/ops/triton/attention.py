@@ -18,7 +18,9 @@ from lohe.ops.triton import fitting, kernels
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
-SCANNED = 64 * 64  # numbers that a scan adds at a time: more do not fit into the registers of a warp
+SCANNED = (
+    64 * 64
+)  # numbers that a scan adds at a time: more do not fit into the registers of a warp
 PACKED = 128  # rows that a program packs
 READ = ("CAUSAL", "MASKED", "PRECISION", "D_OSC", "D_R", "D_V", "DV")
 LOOP = ("COUPLING", "CAUSAL", "MASKED", "SHIFTED", "FAST", "PRECISION", "D_OSC", "D_H", "D_R", "DH")
@@ -166,7 +168,9 @@ def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
             "keys": Tiles(64, 4, 3, 168),
         }[kind]
     elif f.shape[-1] <= 128:
-        first = Tiles(64, 4, 3, 168 if kind == "forward" else None)
+        first = Tiles(64, 4, 3)
+        if kind == "forward":
+            first = Tiles(64, 4, 3, 168) if causal else Tiles(64, 4, 3, 168)
     else:
         first = Tiles(32, 4, 2)
     smaller = Tiles(64, 4, 2), Tiles(32, 4, 2), Tiles(16, 4, 1)
@@ -214,13 +218,17 @@ def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Ten
     """
     heads, rows = x.shape[1:3]
     batch = call.mask.shape[0] if anchors else x.shape[0]
-    out = x.new_empty(batch, heads, rows, call.constants["D_R"], dtype=dtype)
+    out = _room_for_packed(call, batch, rows, dtype)
     kernels._pack[(cdiv(rows, PACKED), batch * heads)](
         x, call.mask, out, _over(x, 0), x.stride(1), *call.of_mask, heads, rows,
         MASKED=anchors and bool(call.constants["MASKED"]), MIDDLE=anchors,
         D_OSC=x.shape[-1], D_R=out.shape[-1], BLOCK=PACKED, num_warps=4,
     )  # fmt: skip
     return out
+
+
+def _room_for_packed(call: _Call, batch: int, rows: int, dtype: torch.dtype) -> Tensor:
+    return call.r.new_empty(batch, call.heads, rows, call.constants["D_R"], dtype=dtype)
 
 
 def _power(call: _Call, scale: float) -> tuple[float, float]:
@@ -237,7 +245,7 @@ def _power(call: _Call, scale: float) -> tuple[float, float]:
 
 
 def _launch_forward(
-    call: _Call, sums: tuple[Tensor, Tensor] | None, scale: float, gain: float
+    call: _Call, packed: Tensor, sums: tuple[Tensor, Tensor] | None, scale: float, gain: float
 ) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """o, h, the denominators of Eq. 5 and the largest scores; without sums over keys, h alone."""
     f, g, v = call.tensors
@@ -246,10 +254,6 @@ def _launch_forward(
     o = v.new_empty(*rows, v.shape[-1] if readout else 0)
     h = call.r.new_empty(*rows, call.r.shape[-1])
     den, top = (call.r.new_empty(*rows, int(on)) for on in (readout, shifted))
-    coupled = torch.float16 if call.constants["FAST"] else torch.float32
-    if call.constants["COUPLING"] == "exp" and not shifted:
-        coupled = f.dtype  # there is no bound on it
-    packed = _packed(call, call.r[None], coupled, anchors=True)
     power, scale = _power(call, scale)
     arguments = (
         f, g, v, call.r, packed, call.mask, *(sums or (h, h)), o, h, den, top,
@@ -261,26 +265,33 @@ def _launch_forward(
     return o, h, den, top
 
 
-def _sums_over_keys(call: _Call) -> tuple[Tensor, Tensor]:
-    """Σ m [1; r] vᵀ up to each block of keys, and Σ m [1; r] up to each key."""
+def _coupled(call: _Call) -> torch.dtype:
+    """Of couplings, when they meet anchors."""
+    if call.constants["COUPLING"] == "exp" and not call.constants["SHIFTED"]:
+        return call.tensors[0].dtype  # there is no bound on them
+    return torch.float16 if call.constants["FAST"] else torch.float32
+
+
+def _prepared(call: _Call) -> tuple[Tensor, tuple[Tensor, Tensor]]:
+    """Packed anchors; Σ m [1; r] vᵀ up to each block of keys and Σ m [1; r] up to each key."""
     v, blocks, features = call.tensors[2], call.key_blocks, 1 + call.r.shape[-1]
     w, n = _room_for_sums(call, blocks), _room_for_counts(call)
+    sequences = n.shape[0] * call.heads
+    packed = _room_for_packed(call, n.shape[0], call.keys, _coupled(call))
     # eight components side by side are read as one, and few of them one by one with longer chunks
     at_once, chunk = (1, 1024) if features <= kernels.FEW.value else (8, 256)
-    kernels._counts[(n.shape[0] * call.heads, cdiv(features, at_once))](
-        call.r, call.mask, n, call.r.stride(0), *call.of_mask, call.heads, call.keys,
-        **call.only(("MASKED", "D_OSC")), FEATURES=at_once,
-        CHUNK=min(chunk, next_power_of_2(call.keys)), num_warps=4,
-    )  # fmt: skip
-    kernels._block_sums[(blocks, call.batch * call.heads)](
-        v, call.r, call.mask, w,
+    rows = PACKED * 16 // packed.shape[-1]
+    counts, packs = sequences * cdiv(features, at_once), sequences * cdiv(call.keys, rows)
+    kernels._prepare[(counts + packs + blocks * call.batch * call.heads,)](
+        v, call.r, call.mask, w, n, packed,
         *call.strides(2), call.r.stride(0), *call.of_mask,
-        call.heads, call.keys, call.origin, blocks,
+        call.heads, call.keys, call.origin, blocks, counts, packs,
         **call.only(("D_OSC", "D_V", "D_R", "DV", "MASKED", "PRECISION")), BLOCK=BLOCK,
+        FEATURES=at_once, CHUNK=min(chunk, next_power_of_2(call.keys)), ROWS=rows,
         num_warps=1 if call.r.shape[-1] <= kernels.FEW.value else 2,
     )  # fmt: skip
     _run(call, w, None, blocks)
-    return w, n
+    return packed, (w, n)
 
 
 def _room_for_sums(call: _Call, blocks: int) -> Tensor:
@@ -312,8 +323,8 @@ def attention_forward(
     """o; h, the denominators of Eq. 5, the largest scores, and the running sums over keys."""
     call = _call(f, g, v, r, masks, coupling, causal, coupling == "exp")
     with torch.cuda.device_of(f):
-        w, n = _sums_over_keys(call)
-        return (*_launch_forward(call, (w, n), scale, gain), w, n)
+        packed, sums = _prepared(call)
+        return (*_launch_forward(call, packed, sums, scale, gain), *sums)
 
 
 @attention_forward.register_fake
@@ -338,7 +349,8 @@ def drive_forward(
     """h, and the largest score of each row if an exponential coupling is shifted by it."""
     call = _call(f, g, None, r, masks, coupling, causal, shifted)
     with torch.cuda.device_of(f):
-        _, h, _, top = _launch_forward(call, None, scale, 1.0)
+        packed = _packed(call, call.r[None], _coupled(call), anchors=True)
+        _, h, _, top = _launch_forward(call, packed, None, scale, 1.0)
     return h, top
 
 

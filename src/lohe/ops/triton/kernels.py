@@ -35,7 +35,7 @@ from lohe.ops.triton.couplings import LOG2E, RELU_FLOOR, coupled, factor, throug
 
 # sizes do not make another kernel; of strides only those of f, g and v do, by their alignment
 SIZES = ["heads", "queries", "keys", "origin", "blocks", "query_blocks", "count"]
-SIZES += ["r_head", "x_batch", "x_head", "mask_batch", "mask_head", "n_batch"]
+SIZES += ["counts", "packs", "r_head", "x_batch", "x_head", "mask_batch", "mask_head", "n_batch"]
 
 FEW = tl.constexpr(8)  # d_osc up to which sums over keys go component by component
 
@@ -156,10 +156,10 @@ def _along(
 # --- anchors as the matrix units read them -------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit
 @no_type_check
-def _pack(
-    p_x, p_mask, p_out, x_batch, x_head, mask_batch, mask_head, heads, count,
+def _pack_rows(
+    part, bh, p_x, p_mask, p_out, x_batch, x_head, mask_batch, mask_head, heads, count,
     MASKED: tl.constexpr, MIDDLE: tl.constexpr, D_OSC: tl.constexpr, D_R: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
@@ -168,9 +168,8 @@ def _pack(
     MIDDLE: the second copy holds what was lost and the third the rounded rows again; else the other
     way round. A masked row is 0.
     """
-    bh = tl.program_id(1)
     b, h = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
-    i, k = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK), tl.arange(0, D_R)
+    i, k = part * BLOCK + tl.arange(0, BLOCK), tl.arange(0, D_R)
     SPLIT: tl.constexpr = 3 * D_OSC <= D_R and p_out.dtype.element_ty != tl.float32
     used = k < (3 * D_OSC if SPLIT else D_OSC)
     x = tl.load(
@@ -189,19 +188,32 @@ def _pack(
     tl.store(p_out + row[:, None] * D_R + k[None, :], rounded, mask=(i < count)[:, None])
 
 
+@triton.jit(do_not_specialize=SIZES)
+@no_type_check
+def _pack(
+    p_x, p_mask, p_out, x_batch, x_head, mask_batch, mask_head, heads, count,
+    MASKED: tl.constexpr, MIDDLE: tl.constexpr, D_OSC: tl.constexpr, D_R: tl.constexpr,
+    BLOCK: tl.constexpr,
+):  # fmt: skip
+    """`_pack_rows` by itself."""
+    _pack_rows(
+        tl.program_id(0), tl.program_id(1), p_x, p_mask, p_out,
+        x_batch, x_head, mask_batch, mask_head, heads, count, MASKED, MIDDLE, D_OSC, D_R, BLOCK,
+    )  # fmt: skip
+
+
 # --- sums over keys -----------------------------------------------------------------------------
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit
 @no_type_check
 def _counts(
-    p_r, p_mask, p_n, r_head, mask_batch, mask_head, heads, keys,
+    part, bh, p_r, p_mask, p_n, r_head, mask_batch, mask_head, heads, keys,
     MASKED: tl.constexpr, D_OSC: tl.constexpr, FEATURES: tl.constexpr, CHUNK: tl.constexpr,
 ):  # fmt: skip
     """N and P up to each key: Σ m [1; r], FEATURES components of it."""
-    bh = tl.program_id(0)
     b, h = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
-    k = tl.program_id(1) * FEATURES + tl.arange(0, FEATURES)
+    k = part * FEATURES + tl.arange(0, FEATURES)
     p_r += h * r_head + k[None, :] - 1
     p_n += ((bh.to(tl.int64) * (1 + D_OSC) + k) * keys)[None, :]
     before = tl.zeros((FEATURES,), tl.float32)
@@ -224,17 +236,16 @@ def _up_to(p_n, last, keys, D_OSC: tl.constexpr, D_R: tl.constexpr):
     return tl.load(at, mask=inside, other=0.0)
 
 
-@triton.jit(do_not_specialize=SIZES)
+@triton.jit
 @no_type_check
 def _block_sums(
-    p_v, p_r, p_mask, p_w,
+    block, bh, p_v, p_r, p_mask, p_w,
     v_batch, v_head, v_token, r_head, mask_batch, mask_head,
     heads, keys, origin, blocks,
     D_OSC: tl.constexpr, D_V: tl.constexpr, D_R: tl.constexpr, DV: tl.constexpr,
     MASKED: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr,
 ):  # fmt: skip
     """V and W of a block of keys: Σ_j m_j [1; r_j] v_jᵀ, (1 + d_osc, d_v)."""
-    block, bh = tl.program_id(0), tl.program_id(1)
     b, h = (bh // heads).to(tl.int64), (bh % heads).to(tl.int64)
     j = origin + block * BLOCK + tl.arange(0, BLOCK)
     c, d = tl.arange(0, D_R), tl.arange(0, DV)
@@ -253,6 +264,41 @@ def _block_sums(
         w = tl.dot(tl.trans(r), v, input_precision=PRECISION)
         rows = p_w + (1 + c)[:, None] * D_V + d[None, :]
         tl.store(rows, w, mask=(c < D_OSC)[:, None] & (d < D_V)[None, :])
+
+
+@triton.jit(do_not_specialize=SIZES)
+@no_type_check
+def _prepare(
+    p_v, p_r, p_mask, p_w, p_n, p_packed,
+    v_batch, v_head, v_token, r_head, mask_batch, mask_head,
+    heads, keys, origin, blocks, counts, packs,
+    D_OSC: tl.constexpr, D_V: tl.constexpr, D_R: tl.constexpr, DV: tl.constexpr,
+    MASKED: tl.constexpr, PRECISION: tl.constexpr, BLOCK: tl.constexpr,
+    FEATURES: tl.constexpr, CHUNK: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
+    """What needs neither f nor g, in one launch: `counts` programs for N and P, whose way is the
+    longest, `packs` for the anchors, the others for sums of blocks."""
+    program = tl.program_id(0)
+    if program < counts:
+        parts: tl.constexpr = (D_OSC + FEATURES) // FEATURES
+        _counts(
+            program % parts, program // parts, p_r, p_mask, p_n,
+            r_head, mask_batch, mask_head, heads, keys, MASKED, D_OSC, FEATURES, CHUNK,
+        )  # fmt: skip
+    elif program < counts + packs:
+        program -= counts
+        tiles = tl.cdiv(keys, ROWS)
+        _pack_rows(
+            program % tiles, program // tiles, p_r, p_mask, p_packed,
+            0, r_head, mask_batch, mask_head, heads, keys, MASKED, True, D_OSC, D_R, ROWS,
+        )  # fmt: skip
+    else:
+        program -= counts + packs
+        _block_sums(
+            program % blocks, program // blocks, p_v, p_r, p_mask, p_w,
+            v_batch, v_head, v_token, r_head, mask_batch, mask_head,
+            heads, keys, origin, blocks, D_OSC, D_V, D_R, DV, MASKED, PRECISION, BLOCK,
+        )  # fmt: skip
 
 
 @triton.jit(do_not_specialize=SIZES)
