@@ -170,7 +170,7 @@ def tiles(kind: str, f: Tensor, causal: bool) -> tuple[Tiles, ...]:
     elif f.shape[-1] <= 128:
         first = Tiles(64, 4, 3)
         if kind == "forward":
-            first = Tiles(64, 4, 3, 168) if causal else Tiles(64, 4, 3, 168)
+            first = Tiles(64, 4, 4, 168) if causal else Tiles(64, 4, 3, 168)
     else:
         first = Tiles(32, 4, 2)
     smaller = Tiles(64, 4, 2), Tiles(32, 4, 2), Tiles(16, 4, 1)
