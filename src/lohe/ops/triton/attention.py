@@ -187,9 +187,9 @@ def _launch(
 ) -> None:
     """Run a kernel over blocks of rows."""
     kernel = {
-        "forward": kernels._forward,
-        "queries": kernels._queries_backward,
-        "keys": kernels._keys_backward,
+        "forward": kernels.drive_and_readout,
+        "queries": kernels.drive_queries,
+        "keys": kernels.drive_keys,
     }[kind]
     f = call.tensors[0]
     grid = (cdiv(rows, BLOCK), call.batch * call.heads)
@@ -214,12 +214,12 @@ def _registers(call: _Call, most: int, up_to: int = 64) -> int | None:
 def _packed(call: _Call, x: Tensor, dtype: torch.dtype, *, anchors: bool) -> Tensor:
     """Float32 rows (batch | 1, heads, rows, d_osc) as the matrix units read them, D_R wide.
 
-    Anchors are masked, and what rounding lost of them stands in the middle (`kernels._pack`).
+    Anchors are masked, and what rounding lost of them stands in the middle (`kernels.pack`).
     """
     heads, rows = x.shape[1:3]
     batch = call.mask.shape[0] if anchors else x.shape[0]
     out = _room_for_packed(call, batch, rows, dtype)
-    kernels._pack[(cdiv(rows, PACKED), batch * heads)](
+    kernels.pack[(cdiv(rows, PACKED), batch * heads)](
         x, call.mask, out, _over(x, 0), x.stride(1), *call.of_mask, heads, rows,
         MASKED=anchors and bool(call.constants["MASKED"]), MIDDLE=anchors,
         D_OSC=x.shape[-1], D_R=out.shape[-1], BLOCK=PACKED, num_warps=4,
@@ -282,7 +282,7 @@ def _prepared(call: _Call) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     at_once, chunk = (1, 1024) if features <= kernels.FEW.value else (8, 256)
     rows = PACKED * 16 // packed.shape[-1]
     counts, packs = sequences * cdiv(features, at_once), sequences * cdiv(call.keys, rows)
-    kernels._prepare[(counts + packs + blocks * call.batch * call.heads,)](
+    kernels.prepare[(counts + packs + blocks * call.batch * call.heads,)](
         v, call.r, call.mask, w, n, packed,
         *call.strides(2), call.r.stride(0), *call.of_mask,
         call.heads, call.keys, call.origin, blocks, counts, packs,
@@ -308,7 +308,7 @@ def _room_for_counts(call: _Call) -> Tensor:
 def _run(call: _Call, w: Tensor, n: Tensor | None, blocks: int, *, reverse: bool = False) -> None:
     """Sums of blocks become running sums, in place."""
     features = 1 + call.r.shape[-1]
-    kernels._scan[(call.batch * call.heads, features)](
+    kernels.scan[(call.batch * call.heads, features)](
         w, w if n is None else n, blocks, **call.only(("D_V", "DV")), FEATURES=features,
         COUNTS=n is not None, REVERSE=reverse, num_warps=1,
         CHUNK=min(SCANNED // call.constants["DV"], next_power_of_2(blocks)),
@@ -399,7 +399,7 @@ def attention_backward(
         constants["D_R"] = next_power_of_2(r.shape[-1])
     strides = (*call.strides(2), call.r.stride(0), *call.of_mask)
     with torch.cuda.device_of(f):
-        kernels._before[(blocks, programs)](
+        kernels.readout_queries[(blocks, programs)](
             do, o, call.tensors[2], call.r, call.mask, w, n, h, den, dh, c, s, t, *strides,
             _over(n, 0), call.heads, call.queries, call.keys, call.origin, call.key_blocks, gain,
             **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
@@ -407,7 +407,7 @@ def attention_backward(
         )  # fmt: skip
         _run(call, s, t, blocks, reverse=True)
         dv, dr = v.new_empty(v.shape), r.new_empty(call.batch, *r.shape)
-        kernels._after[(call.key_blocks, programs)](
+        kernels.readout_keys[(call.key_blocks, programs)](
             do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv, *strides,
             call.heads, call.queries, call.keys, call.origin, blocks, gain,
             **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
