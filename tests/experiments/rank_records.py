@@ -1,9 +1,9 @@
 """What studies of rank are tested on: records of the published numbers."""
 
-from collections.abc import Sequence
 from functools import cached_property
 
-from invented import measured, record
+import language_records
+from invented import measured
 from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
@@ -22,12 +22,6 @@ SPREAD = (-0.02, -0.01, 0.0, 0.01, 0.02)  # of seeds of which only the mean is p
 
 def tokens_of(bench: Bench, run: Run, chunks: int) -> Tensor:
     return bench.data(run).valid.take(slice(chunks)).inputs["tokens"]
-
-
-def trained(run: Run, perplexities: Sequence[float]) -> list[Record]:
-    return [
-        record(run.recipe(), seed, {"valid.perplexity": x}) for seed, x in enumerate(perplexities)
-    ]
 
 
 class MadeUp:
@@ -51,15 +45,17 @@ class MadeUp:
         found = []
         for corpus in cohort.CORPORA:
             table = published("table4")[corpus]
-            found += trained(self.of(corpus, Softmax()), table["softmax"])
+            found += language_records.records(self.of(corpus, Softmax()), table["softmax"])
             for reading in cohort.READINGS:
                 for d, values in table["oscillator"].items():
                     mechanism = cohort.oscillator(int(d), reading)
-                    found += trained(self.of(corpus, mechanism), values)
+                    found += language_records.records(self.of(corpus, mechanism), values)
             times = 1 if corpus == "tinystories" else 11.4
             for d, mean in published("figure10")["rank_matched"].items():
                 values = [times * (mean + x) for x in SPREAD]
-                found += trained(self.of(corpus, RankMatchedSoftmax(d_qk=int(d))), values)
+                found += language_records.records(
+                    self.of(corpus, RankMatchedSoftmax(d_qk=int(d))), values
+                )
         return found
 
     def ranks(self) -> list[Record]:

@@ -4,6 +4,7 @@ import math
 from dataclasses import replace
 from statistics import stdev
 
+import language_records
 import pytest
 from invented import measured, record
 from rank_records import MadeUp
@@ -12,6 +13,7 @@ from lohe.experiments import item
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, PAPERS, Setting
+from lohe.experiments.studies.lm.perplexity import reported
 from lohe.experiments.studies.rank import cohort, effective_rank, flatness, rank_parity, truncation
 from lohe.experiments.verdicts import judge
 from lohe.models import Softmax
@@ -135,7 +137,7 @@ def test_a_sharpened_readout_breaks_the_stated_ceiling(made):
 
 def test_one_seed_and_nonsense_are_survived(made):
     softmax = cohort.run(made.setting, "wikitext2", Softmax())
-    records = [record(softmax.recipe(), 0, {"valid.perplexity": math.nan})]
+    records = language_records.records(softmax, [math.nan])
     for r in made.records:
         if r.seed == 0 and r.recipe != softmax.recipe():
             nonsense = dict.fromkeys(r.result, math.nan)
@@ -236,3 +238,13 @@ def test_every_seed_is_in_a_box():
     assert len(boxes["oscillator\npaper\n(50)"]) == 50
     (line,) = [x for x in flatness.lines(evidence) if "seeds of softmax" in x.what]
     assert (line.paper, line.ours) == ("12/50", "1/3")
+
+
+def test_perplexities_are_of_the_stories_that_no_epoch_was_selected_on():
+    """The same numbers as in Table 4, and truncated models are scored on the same split."""
+    setting = Setting("full", COMPACT)
+    run = cohort.run(setting, "tinystories", Softmax())
+    made = [record(run.recipe(), 0, {"valid.perplexity": 30.0, "test.perplexity": 31.0})]
+    assert cohort.perplexities(Evidence(made, setting), "tinystories", Softmax()) == [31.0]
+    assert reported(run.task) == "test"
+    assert reported(cohort.run(setting, "wikitext2", Softmax()).task) == "valid"

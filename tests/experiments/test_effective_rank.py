@@ -102,3 +102,23 @@ def test_a_gain_leaves_the_rank_of_s_and_the_clamp_does_not(bench):
     assert found["similarity.rank"] == 4
     assert found["sharpened.rank"] == readout_rank_bound(3, 2) == 9
     assert found["readout.rank"] > 9
+
+
+def test_what_the_clamp_cuts_of_free_anchors(bench):
+    """Anchors of length 3 make 1 + z·r negative; those of length 1 never do."""
+
+    class Longer(Untrained):
+        def model(self, run):
+            built = super().model(run)
+            layers: list[Any] = attention_layers(built)
+            for layer in layers:
+                layer.anchors.data *= 3
+            return built
+
+    long = SMOKE.wikitext2(Oscillator(d_osc=3, anchors="free"))
+    found = EffectiveRank(long, chunks=2).take(Longer()).result
+    assert 0.1 < found["clamped"] < 0.6
+    assert found["similarity.rank"] == 4 < found["readout.rank"]
+    unit = EffectiveRank(SMOKE.wikitext2(Oscillator(d_osc=3)), chunks=2).take(Longer()).result
+    assert unit["clamped"] == 0
+    assert "readout.rank" not in unit

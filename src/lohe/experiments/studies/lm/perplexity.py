@@ -15,6 +15,7 @@ from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, ours
 from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, Oscillator
+from lohe.tasks import Task
 from lohe.train import Run
 
 CORPORA: Mapping[str, str] = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
@@ -36,8 +37,13 @@ def metric(setting: Setting, corpus: str) -> str:
     """What is reported: as published, unless stories were kept back from selection."""
     if corpus == "wikitext2":
         return "valid_published.perplexity"
-    kept_back = getattr(setting.corpora.tinystories, "halves", False)
-    return "test.perplexity" if kept_back else "valid.perplexity"
+    return f"{reported(setting.corpora.tinystories)}.perplexity"
+
+
+def reported(task: Task) -> str:
+    """The split that is reported: the one that epochs are selected on, as published, unless the
+    task keeps half of it back."""
+    return "test" if getattr(task, "halves", False) else "valid"
 
 
 def by_seed(evidence: Evidence, corpus: str, attention: Mechanism) -> dict[int, float]:

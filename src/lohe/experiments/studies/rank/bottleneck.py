@@ -47,7 +47,8 @@ def table_of_ranks(evidence: Evidence) -> Table:
         rows += [(title, "", "", ""), *of_corpus] if of_corpus else []
     notes = [
         "S = 1 + Z Rᵀ before mask and clamp, with p its power, mean ± standard deviation over "
-        "chunks, layers and heads of one model; in brackets the largest rank.",
+        "chunks, layers and heads of one model; in brackets the largest rank, and where anchors "
+        "are free that of what the clamp leaves.",
         "Perplexity: mean ± standard deviation over seeds; of a truncated model with the causal "
         "mask applied again, and in brackets without it, as published.",
     ]
@@ -76,7 +77,8 @@ def _rank_rows(evidence: Evidence, corpus: str) -> list[tuple[str, ...]]:
             kind = "sharpened" if "sharpened.mean" in ranks else "similarity"
             if f"{kind}.mean" in ranks:
                 before = plus_minus(ranks[f"{kind}.mean"], ranks[f"{kind}.std"])
-                before += f" ({ranks[f'{kind}.rank']:.0f})"
+                clamped = f", {ranks['readout.rank']:.0f}" if "readout.rank" in ranks else ""
+                before += f" ({ranks[f'{kind}.rank']:.0f}{clamped})"
             after = plus_minus(ranks["attention.mean"], ranks["attention.std"], 1)
         perplexity = plus_minus(*mean_std(perplexities)) if perplexities else ""
         rows.append((f"  {name}" + (f", {reading}" if reading else ""), before, after, perplexity))

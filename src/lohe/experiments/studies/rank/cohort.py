@@ -14,25 +14,19 @@ from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import READINGS, Setting
+from lohe.experiments.studies.lm import perplexity
+from lohe.experiments.studies.lm.perplexity import CORPORA as CORPORA
+from lohe.experiments.studies.lm.perplexity import run as run
 from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, margin
 from lohe.models import Mechanism, Oscillator, Softmax
 from lohe.tasks import Split
 from lohe.tasks.language import PAD
-from lohe.train import Run
 
 T = TypeVar("T")
 
 SEEDS = 5
-CORPORA = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
 DIMENSIONS = (2, 4, 8, 16)  # those of which the paper measures rank and entropy
 BATCH = 16  # chunks at once, so that logits in float64 fit
-
-
-def run(setting: Setting, corpus: str, mechanism: Mechanism, seed: int = 0) -> Run:
-    """The recipe of a corpus by name."""
-    return {"wikitext2": setting.wikitext2, "tinystories": setting.tinystories}[corpus](
-        mechanism, seed
-    )
 
 
 def oscillator(d_osc: int, reading: str, sharpness: int = 1) -> Oscillator:
@@ -60,9 +54,8 @@ def chunks(setting: Setting) -> int:
 
 
 def perplexities(evidence: Evidence, corpus: str, mechanism: Mechanism) -> list[float]:
-    """Lowest over epochs, of every seed that is recorded and did not diverge."""
-    values = evidence.values(run(evidence.setting, corpus, mechanism), "valid.perplexity")
-    return [x for x in values if isfinite(x)]
+    """Of the selected epoch, of every seed that is recorded and did not diverge."""
+    return [x for x in perplexity.perplexities(evidence, corpus, mechanism) if isfinite(x)]
 
 
 def batches(

@@ -29,13 +29,14 @@ class EffectiveRank:
     attention    a_ij, causal
     similarity   S = 11ᵀ + Z Rᵀ over all pairs, before mask and clamp: of rank d_osc + 1 at most
     sharpened    its entrywise power S^∘p, where the readout has a whole p > 1
-    readout      max(0, S)^∘p, where a gain lets the clamp act, or p is learned
+    readout      max(0, S)^∘p, where a gain or free anchors let the clamp act, or p is learned
 
     With a gain γ, S = 11ᵀ + γ Z Rᵀ. The rank of a sharpened readout is not d_osc + 1: that of S^∘p
     is `theory.readout_rank_bound` at most, and where p is real or the clamp acts, nothing but the
     number of tokens bounds it.
 
-    Each with mean, population standard deviation, and the largest rank there was. Matrices are cut
+    Each with mean, population standard deviation, and the largest rank there was; and the share of
+    pairs that the clamp cuts, of those that the causal mask leaves. Matrices are cut
     to the words of a chunk. The published measurement gave the model the last token of a chunk
     too, and with it an anchor that was never trained; here the model sees what it was trained on.
     """
@@ -47,14 +48,19 @@ class EffectiveRank:
     def take(self, bench: Bench) -> Findings:
         model = bench.model(self.run).double()  # the rank is a matter of small singular values
         spectra: dict[str, list[Tensor]] = {}
-        words = 0
+        words = pairs = cut = 0
         for part in batches(bench.data(self.run).valid, self.chunks, bench.device):
             tokens = part.inputs["tokens"]
             words += int(is_word(tokens).sum())
-            for name, found in matrices(model, tokens).items():
-                spectra.setdefault(name, []).append(on_cores(torch.linalg.svdvals, found))
+            found = matrices(model, tokens)
+            if "similarity" in found:
+                seen = found["similarity"].tril()
+                pairs, cut = pairs + int((seen != 0).sum()), cut + int((seen < 0).sum())
+            for name, x in found.items():
+                spectra.setdefault(name, []).append(on_cores(torch.linalg.svdvals, x))
         whole = {name: torch.cat(parts) for name, parts in spectra.items()}
-        return Findings(_summary(whole, words), _by_head(whole))
+        clamped = {"clamped": cut / pairs} if pairs else {}
+        return Findings(_summary(whole, words) | clamped, _by_head(whole))
 
 
 def matrices(model: nn.Module, tokens: Int[Tensor, "chunks tokens"]) -> dict[str, Matrices]:
@@ -79,7 +85,8 @@ def powers(similarity: Matrices, layers: Sequence[Any]) -> dict[str, Matrices]:
         p = first.sharpness
         if p != 1 and float(p).is_integer():
             found["sharpened"] = similarity**p
-    if learned or first.gain is not None or not float(p).is_integer():
+    acts = first.gain is not None or not first.unit_anchors
+    if learned or acts or not float(p).is_integer():
         found["readout"] = similarity.clamp(min=0) ** p
     return found
 

@@ -14,6 +14,7 @@ from lohe.attention.projections import merge_heads, split_heads
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Findings
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm.perplexity import reported
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import batches, on_cores
 from lohe.measure.rank import truncate
@@ -37,7 +38,7 @@ class Truncation:
 
     and `whole`, the model as it was trained. Matrices are those of whole chunks, padding included,
     as published; a row that loses all its weight becomes uniform. `chunks` None is the whole
-    validation split.
+    split that perplexities are reported of.
     """
 
     run: Run
@@ -45,8 +46,8 @@ class Truncation:
     chunks: int | None = None
 
     def take(self, bench: Bench) -> Findings:
-        model, split = bench.model(self.run), bench.data(self.run).valid
         task, result = self.run.task, {}
+        model, split = bench.model(self.run), bench.data(self.run).splits[reported(task)]
         for name, change in self.versions().items():
             with reweighted(model, change):
                 result[name] = perplexity(model, task, split, self.chunks, bench.device)
