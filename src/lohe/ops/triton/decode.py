@@ -181,37 +181,12 @@ def _coupling(s, COUPLING: tl.constexpr):
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _one(
-    p_f,
-    p_g,
-    p_r,
-    p_mask,
-    p_h,
-    p_peak,
-    scale,
-    heads,
-    splits,
-    span,
-    queries,
-    keys,
-    g_b,
-    g_h,
-    g_j,
-    r_h,
-    r_j,
-    mask_b,
-    mask_h,
-    mask_j,
-    DH: tl.constexpr,
-    DHP: tl.constexpr,
-    D: tl.constexpr,
-    DP: tl.constexpr,
-    COUPLING: tl.constexpr,
-    PEAK: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    KEY: tl.constexpr,
-    PRECISION: tl.constexpr,
-    BN: tl.constexpr,
-):
+    p_f, p_g, p_r, p_mask, p_h, p_peak, scale, heads, splits, span, queries, keys, g_b, g_h, g_j,
+    r_h, r_j, mask_b, mask_h, mask_j,
+    DH: tl.constexpr, DHP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
+    COUPLING: tl.constexpr, PEAK: tl.constexpr, CAUSAL: tl.constexpr, KEY: tl.constexpr,
+    PRECISION: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
     """h of one query of a head over `span` keys: bound by reading g, no matrix product.
 
     Each of BN slots takes every BN-th key, with a shift of its own; they meet at the end.
@@ -254,37 +229,12 @@ def _one(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _few(
-    p_f,
-    p_g,
-    p_r,
-    p_mask,
-    p_h,
-    p_peak,
-    scale,
-    heads,
-    splits,
-    span,
-    queries,
-    keys,
-    g_b,
-    g_h,
-    g_j,
-    r_h,
-    r_j,
-    mask_b,
-    mask_h,
-    mask_j,
-    DH: tl.constexpr,
-    DHP: tl.constexpr,
-    D: tl.constexpr,
-    DP: tl.constexpr,
-    COUPLING: tl.constexpr,
-    PEAK: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    KEY: tl.constexpr,
-    PRECISION: tl.constexpr,
-    BN: tl.constexpr,
-):
+    p_f, p_g, p_r, p_mask, p_h, p_peak, scale, heads, splits, span, queries, keys, g_b, g_h, g_j,
+    r_h, r_j, mask_b, mask_h, mask_j,
+    DH: tl.constexpr, DHP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr,
+    COUPLING: tl.constexpr, PEAK: tl.constexpr, CAUSAL: tl.constexpr, KEY: tl.constexpr,
+    PRECISION: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
     """h of up to 16 queries of a head over `span` keys, by matrix products."""
     i_s = tl.program_id(0) % splits
     i_bh = (tl.program_id(0) // splits).to(tl.int64)
@@ -354,16 +304,9 @@ def _whole(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _sum(
-    p_h,
-    p_peak,
-    p_out,
-    splits,
-    queries,
-    SP: tl.constexpr,
-    D: tl.constexpr,
-    DP: tl.constexpr,
-    PEAK: tl.constexpr,
-):
+    p_h, p_peak, p_out, splits, queries,
+    SP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PEAK: tl.constexpr,
+):  # fmt: skip
     o_d = tl.arange(0, DP)
     b_h = _whole(p_h, p_peak, splits, queries, SP, D, DP, PEAK)
     tl.store(p_out + tl.program_id(0).to(tl.int64) * D + o_d, b_h, mask=o_d < D)
@@ -372,35 +315,11 @@ def _sum(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _read(
-    p_h,
-    p_peak,
-    p_r,
-    p_v,
-    p_mask,
-    p_weighted,
-    p_total,
-    p_out,
-    p_new_weighted,
-    p_new_total,
-    root,
-    heads,
-    splits,
-    queries,
-    keys,
-    r_h,
-    r_j,
-    mask_b,
-    mask_h,
-    mask_j,
-    SP: tl.constexpr,
-    NP: tl.constexpr,
-    D: tl.constexpr,
-    DP: tl.constexpr,
-    V: tl.constexpr,
-    VP: tl.constexpr,
-    PEAK: tl.constexpr,
-    KEY: tl.constexpr,
-):
+    p_h, p_peak, p_r, p_v, p_mask, p_weighted, p_total, p_out, p_new_weighted, p_new_total, root,
+    heads, splits, queries, keys, r_h, r_j, mask_b, mask_h, mask_j,
+    SP: tl.constexpr, NP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, V: tl.constexpr,
+    VP: tl.constexpr, PEAK: tl.constexpr, KEY: tl.constexpr,
+):  # fmt: skip
     """One query: z = h / ‖h‖, and ψ(z) = [1, root z] against the state up to its own token.
 
     The state is kept as [1, root r]ᵀ [v, 1] over the keys; its first row and column stand apart.

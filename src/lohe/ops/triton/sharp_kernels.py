@@ -21,16 +21,9 @@ SIZES = ["heads", "queries", "keys", "tokens", "key_b", "key_h", "pair_b", "pair
 @triton.jit
 @no_type_check
 def _operand(
-    p_x,
-    o_rows,
-    m_rows,
-    divisor,
-    LOW: tl.constexpr,
-    D: tl.constexpr,
-    K: tl.constexpr,
-    SPLIT: tl.constexpr,
-    DTYPE: tl.constexpr,
-):
+    p_x, o_rows, m_rows, divisor,
+    LOW: tl.constexpr, D: tl.constexpr, K: tl.constexpr, SPLIT: tl.constexpr, DTYPE: tl.constexpr,
+):  # fmt: skip
     """x / divisor as an operand of z·r, [rows, K]: once, or (SPLIT) as three parts of D columns,
     of which number LOW is what the rounding to float16 left over and the others are the rounded."""
     o_k = tl.arange(0, K)
@@ -97,23 +90,9 @@ def _slope(c, power, POWER: tl.constexpr):
 @triton.jit
 @no_type_check
 def _weight(
-    b_x,
-    b_slope,
-    b_shift,
-    o_i,
-    o_j,
-    queries,
-    keys,
-    p_key,
-    key_j,
-    p_pair,
-    pair_i,
-    pair_j,
-    EDGE: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    KEY: tl.constexpr,
-    PAIR: tl.constexpr,
-):
+    b_x, b_slope, b_shift, o_i, o_j, queries, keys, p_key, key_j, p_pair, pair_i, pair_j,
+    EDGE: tl.constexpr, CAUSAL: tl.constexpr, KEY: tl.constexpr, PAIR: tl.constexpr,
+):  # fmt: skip
     """max(0, slope x + shift), 0 where masked; a NaN stays one."""
     c = tl.maximum(b_x * b_slope + b_shift, 0.0, propagate_nan=tl.PropagateNan.ALL)
     if EDGE:
@@ -162,44 +141,13 @@ def _pack(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _forward(
-    p_z,
-    p_r,
-    p_v,
-    p_gain,
-    p_power,
-    p_longest,
-    p_key,
-    p_pair,
-    p_o,
-    p_s,
-    heads,
-    queries,
-    keys,
-    v_b,
-    v_h,
-    v_j,
-    key_b,
-    key_h,
-    key_j,
-    pair_b,
-    pair_h,
-    pair_i,
-    pair_j,
-    D: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    VP: tl.constexpr,
-    POWER: tl.constexpr,
-    SPLIT: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    KEY: tl.constexpr,
-    PAIR: tl.constexpr,
-    PRECISION: tl.constexpr,
-    LIFT: tl.constexpr,
-    LEAST: tl.constexpr,
-    BM: tl.constexpr,
+    p_z, p_r, p_v, p_gain, p_power, p_longest, p_key, p_pair, p_o, p_s, heads, queries, keys, v_b,
+    v_h, v_j, key_b, key_h, key_j, pair_b, pair_h, pair_i, pair_j,
+    D: tl.constexpr, K: tl.constexpr, V: tl.constexpr, VP: tl.constexpr, POWER: tl.constexpr,
+    SPLIT: tl.constexpr, CAUSAL: tl.constexpr, KEY: tl.constexpr, PAIR: tl.constexpr,
+    PRECISION: tl.constexpr, LIFT: tl.constexpr, LEAST: tl.constexpr, BM: tl.constexpr,
     BN: tl.constexpr,
-):
+):  # fmt: skip
     """o and s of BM queries."""
     n = tl.cdiv(queries, BM)
     i_bh = (tl.program_id(0) // n).to(tl.int64)
@@ -294,22 +242,10 @@ def _forward(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _prepare(
-    p_z,
-    p_s,
-    p_o,
-    p_do,
-    p_zk,
-    p_zd,
-    p_along,
-    queries,
-    D: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    VP: tl.constexpr,
-    DP: tl.constexpr,
-    SPLIT: tl.constexpr,
-    ROWS: tl.constexpr,
-):
+    p_z, p_s, p_o, p_do, p_zk, p_zd, p_along, queries,
+    D: tl.constexpr, K: tl.constexpr, V: tl.constexpr, VP: tl.constexpr, DP: tl.constexpr,
+    SPLIT: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     """What the backward pass reads of each query again and again: do·o, z for z·r, s z for dr."""
     n = tl.cdiv(queries, ROWS)
     i_bh = (tl.program_id(0) // n).to(tl.int64)
@@ -334,48 +270,13 @@ def _prepare(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _columns(
-    p_zk,
-    p_zd,
-    p_r,
-    p_v,
-    p_do,
-    p_s,
-    p_along,
-    p_gain,
-    p_power,
-    p_longest,
-    p_key,
-    p_pair,
-    p_dv,
-    p_dr,
-    p_dp,
-    heads,
-    queries,
-    keys,
-    v_b,
-    v_h,
-    v_j,
-    key_b,
-    key_h,
-    key_j,
-    pair_b,
-    pair_h,
-    pair_i,
+    p_zk, p_zd, p_r, p_v, p_do, p_s, p_along, p_gain, p_power, p_longest, p_key, p_pair, p_dv,
+    p_dr, p_dp, heads, queries, keys, v_b, v_h, v_j, key_b, key_h, key_j, pair_b, pair_h, pair_i,
     pair_j,
-    D: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    VP: tl.constexpr,
-    DP: tl.constexpr,
-    POWER: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    KEY: tl.constexpr,
-    PAIR: tl.constexpr,
-    PRECISION: tl.constexpr,
-    DP_TOO: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-):
+    D: tl.constexpr, K: tl.constexpr, V: tl.constexpr, VP: tl.constexpr, DP: tl.constexpr,
+    POWER: tl.constexpr, CAUSAL: tl.constexpr, KEY: tl.constexpr, PAIR: tl.constexpr,
+    PRECISION: tl.constexpr, DP_TOO: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
     """dv and dr (in this sequence) of BN keys, and their part of dp."""
     n = tl.cdiv(keys, BN)
     i_bh = (tl.program_id(0) // n).to(tl.int64)
@@ -443,45 +344,12 @@ def _columns(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _rows(
-    p_zk,
-    p_rd,
-    p_r,
-    p_v,
-    p_do,
-    p_s,
-    p_along,
-    p_gain,
-    p_power,
-    p_longest,
-    p_key,
-    p_pair,
-    p_dz,
-    heads,
-    queries,
-    keys,
-    v_b,
-    v_h,
-    v_j,
-    key_b,
-    key_h,
-    key_j,
-    pair_b,
-    pair_h,
-    pair_i,
-    pair_j,
-    D: tl.constexpr,
-    K: tl.constexpr,
-    V: tl.constexpr,
-    VP: tl.constexpr,
-    DP: tl.constexpr,
-    POWER: tl.constexpr,
-    CAUSAL: tl.constexpr,
-    KEY: tl.constexpr,
-    PAIR: tl.constexpr,
-    PRECISION: tl.constexpr,
-    BM: tl.constexpr,
-    BN: tl.constexpr,
-):
+    p_zk, p_rd, p_r, p_v, p_do, p_s, p_along, p_gain, p_power, p_longest, p_key, p_pair, p_dz,
+    heads, queries, keys, v_b, v_h, v_j, key_b, key_h, key_j, pair_b, pair_h, pair_i, pair_j,
+    D: tl.constexpr, K: tl.constexpr, V: tl.constexpr, VP: tl.constexpr, DP: tl.constexpr,
+    POWER: tl.constexpr, CAUSAL: tl.constexpr, KEY: tl.constexpr, PAIR: tl.constexpr,
+    PRECISION: tl.constexpr, BM: tl.constexpr, BN: tl.constexpr,
+):  # fmt: skip
     """dz / (s γ p) of BM queries."""
     n = tl.cdiv(queries, BM)
     i_bh = (tl.program_id(0) // n).to(tl.int64)
@@ -531,18 +399,9 @@ def _rows(
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _finish(
-    p_dz,
-    p_z,
-    p_s,
-    p_gain,
-    p_power,
-    p_dgain,
-    heads,
-    queries,
-    D: tl.constexpr,
-    DP: tl.constexpr,
-    ROWS: tl.constexpr,
-):
+    p_dz, p_z, p_s, p_gain, p_power, p_dgain, heads, queries,
+    D: tl.constexpr, DP: tl.constexpr, ROWS: tl.constexpr,
+):  # fmt: skip
     """dz by its factor s γ p, and dγ = Σ_i z_i·dz_i / γ of each block of queries."""
     n = tl.cdiv(queries, ROWS)
     i_bh = (tl.program_id(0) // n).to(tl.int64)
