@@ -76,11 +76,11 @@ def main() -> None:
         times = []
         for coupling, causal in cases:
             call = attention._call(f, g, v, r, [], coupling, causal, False)
-            sums = attention._sums_over_keys(call)
+            packed, sums = attention._prepared(call)
             tile = patch.object(attention, "tiles", lambda *_, cut=cut: (Tiles(*cut),))
             fitting._FITS.clear()
             if kind == "forward":
-                work = partial(attention._launch_forward, call, sums, scale, 1.0)
+                work = partial(attention._launch_forward, call, packed, sums, scale, 1.0)
             else:
                 work = partial(attention._launch_backward, call, dh, dh, scale)
             with tile, only(kind):
