@@ -207,7 +207,7 @@ def test_stopped_by_hand_it_says_so_and_goes_on_later(trained, tmp_path, monkeyp
         patched.setattr(run_cli, "complete", impatient)
         result = lohe(*command)
     assert result.exit_code == 130
-    assert "Stopped. The same command continues from the last epoch." in result.stderr
+    assert "Stopped. The same command continues." in result.stderr
     assert len(list(tmp_path.glob("*.json"))) == 1
     assert lohe(*command).exit_code == 0
     for run in two:
@@ -226,7 +226,7 @@ def test_sigint_leaves_a_checkpoint_and_no_claim(tmp_path):
     running.send_signal(signal.SIGINT)
     _, said = running.communicate(timeout=30)
     assert running.returncode == 130
-    assert said.endswith("Stopped. The same command continues from the last epoch.\n")
+    assert said.endswith("Stopped. The same command continues.\n")
     assert "Traceback" not in said
     (kept,) = folder.iterdir()
     found = Checkpoint(kept).load()

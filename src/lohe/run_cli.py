@@ -24,6 +24,7 @@ from lohe.experiments.store.store import Store
 from lohe.experiments.tables import verdict_table
 from lohe.experiments.verdicts import judge
 from lohe.tasks import data_root, wikitext2
+from lohe.tasks.sources import find_source
 from lohe.train import Run
 from lohe.viz.style import drawing, save
 
@@ -49,7 +50,8 @@ def run_command(
 ) -> None:
     """Train and measure what an item of the paper needs and the store does not have yet.
 
-    Ctrl-C, or worse, loses at most the current epoch: the same command continues.
+    Ctrl-C, or worse, loses the current epoch and on a GPU at most half a minute more: the same
+    command continues.
 
     \b
     Examples:
@@ -60,8 +62,13 @@ def run_command(
     with refusals():
         items, records = chosen(name), Store(store)
         setting, where = Setting(scale, _corpora(corpus, data)), device_name(device)
-        runs = seeded(all_runs(items.values(), setting), _seeds(seeds))
-        measures = untaken(all_measures(items.values(), setting), records)
+        wanted = _seeds(seeds)
+        runs = seeded(all_runs(items.values(), setting), wanted)
+        measures = [
+            m
+            for m in untaken(all_measures(items.values(), setting), records)
+            if wanted is None or m.run is None or m.run.seed in wanted
+        ]
         models = model_runs(measures)
         if dry_run:
             _plan(runs, models, measures, records, pack, where)
@@ -139,8 +146,8 @@ def compare_command(
 def _corpora(name: str, root: Path | None) -> Corpora:
     """The corpora by name; `auto`: the paper's where WikiText-2's raw release is there."""
     if name == "auto":
-        raw = data_root(root) / wikitext2.FOLDERS["raw"]
-        return PAPERS if raw.is_dir() else COMPACT
+        raw = find_source(wikitext2.SOURCES["raw"])
+        return COMPACT if raw.missing(data_root(root)) else PAPERS
     if name not in CORPORA:
         raise ValueError(f"--corpus takes auto, {', '.join(CORPORA)}; got {name!r}.")
     return CORPORA[name]
@@ -172,7 +179,7 @@ def refusals() -> Iterator[None]:
         typer.echo(f"Error: {about}{error.strerror or error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo("\nStopped. The same command continues from the last epoch.", err=True)
+        typer.echo("\nStopped. The same command continues.", err=True)
         raise typer.Exit(130) from None
 
 

@@ -179,7 +179,9 @@ def test_verify_and_record(wikitext):
 
 def test_damaged_manifest(stories):
     (stories / "tinystories" / manifest.NAME).write_text("{", encoding="utf-8")
-    with pytest.raises(ValueError, match=r"manifest\.json is not JSON.*verify --record"):
+    with pytest.raises(
+        ValueError, match=r"manifest\.json is not what lohe writes.*verify --record"
+    ):
         TinyStories().load(stories)
 
 
@@ -187,3 +189,22 @@ def test_import_then_load_wikitext(wikitext, tmp_path):
     root = tmp_path / "root"
     import_corpus("wikitext2-raw", wikitext / "wikitext-2-raw", root)
     assert WikiText2(tokens=10).load(root).checksum == WikiText2(tokens=10).load(wikitext).checksum
+
+
+def test_what_cannot_be_read_replaces_nothing(tmp_path):
+    """Neither half of a compressed text nor an empty file takes the place of a good one."""
+    import_corpus("tinystories", write_folder(tmp_path / "good", TEXTS), tmp_path / "root")
+    cut = lzma.compress(STORIES.encode())[:-20]
+    for content, message in ((cut, "cut short or damaged"), (b"", "is empty")):
+        name = "TinyStories-train.txt" + (".xz" if content else "")
+        bad = write_folder(tmp_path / f"bad{len(content)}", {name: content})
+        with pytest.raises(ValueError, match=message):
+            import_corpus("tinystories", bad, tmp_path / "root")
+    assert {c.state for c in verify_corpus("tinystories", tmp_path / "root")} == {"ok"}
+
+
+def test_some_words_are_not_all_of_speech_commands(tmp_path, speech):
+    import_corpus("speech-commands", speech / "speech_commands_v0.02", tmp_path)
+    (corpus,) = [c for c in list_corpora(tmp_path) if c.source.name == "speech-commands"]
+    assert corpus.state == "incomplete"
+    assert "zero" in corpus.missing

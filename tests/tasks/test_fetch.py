@@ -107,6 +107,13 @@ def test_what_is_there_is_not_fetched_again(server, source, tmp_path):
     assert server.asked == []
 
 
+@pytest.mark.parametrize("content", [b"something else", b""])
+def test_what_has_changed_is_fetched_again(server, source, tmp_path, content):
+    first, _ = fetch_corpus(source, tmp_path)
+    first.write_bytes(content)
+    assert fetch_corpus(source, tmp_path)[0].read_bytes() == TEXT
+
+
 def test_a_broken_connection_is_taken_up_where_it_broke(server, source, tmp_path):
     server.cut = [100_000, 50_000]
     items = fetch_corpus(source, tmp_path)

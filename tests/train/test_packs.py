@@ -170,3 +170,10 @@ def test_clipping_by_slices_is_clipping(rng):
         for n, g in enumerate(found):
             wanted = torch.stack([parameters[n].grad for parameters in alone])
             torch.testing.assert_close(g, wanted)
+
+
+def test_a_checkpoint_of_another_kind_of_device_is_refused(data):
+    pack = Pack(short_sva.run(), [0], data, CPU)
+    tensors = pack.tensors() | {"dropout": torch.zeros(16, dtype=torch.uint8)}
+    with pytest.raises(ValueError, match="another kind of device"):
+        pack.restore(tensors)

@@ -20,7 +20,7 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
 from lohe.tasks import Data, Task
 from lohe.train import Run, assembled, brief, described
-from lohe.version import __version__
+from lohe.version import code_version
 
 
 @dataclass(frozen=True)
@@ -86,6 +86,9 @@ def take(
                 if not bench.store.missing(recipe, [seed]):
                     listen("cached", measure)
                     continue
+                if measure.run and weights.find(bench.store, measure.run) is None:
+                    listen("left to others: its model is not trained yet", measure)
+                    continue
                 listen("measuring", measure)
                 bench.store.add([_record(measure, recipe, seed, bench)], name=_file_name(measure))
                 yield measure
@@ -119,7 +122,7 @@ def _record(measure: Measure, recipe: dict[str, Any], seed: int, bench: Bench) -
     return Record(
         recipe=recipe,
         seed=seed,
-        code_version=__version__,
+        code_version=code_version(),
         data_checksum=checksum,
         environment=environment(bench.device.type),
         result=found.result,

@@ -17,7 +17,7 @@ from lohe.experiments.store.store import Store
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data, Task
 from lohe.train import Run, Trained, brief, train
-from lohe.version import __version__
+from lohe.version import code_version
 
 # what happened, of which recipe, epochs done, of how many
 Listener = Callable[[str, "Pack", int, int], None]
@@ -154,7 +154,7 @@ def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Recor
         Record(
             recipe=pack.run.recipe(),
             seed=outcome.seed,
-            code_version=__version__,
+            code_version=code_version(),
             data_checksum=data.checksum,
             environment=environment(device),
             result={f"{s}.{m}": x for s, ms in outcome.result.items() for m, x in ms.items()},
@@ -199,4 +199,5 @@ def _rounded(parts: dict[str, dict[str, list[float]]]) -> dict[str, dict[str, li
 
 
 def _facts(data: Data) -> dict[str, Any]:
-    return {k: v for k, v in data.facts.items() if isinstance(v, (str, int, float))}
+    """Where the examples came from, and how many; not what features are normalised by."""
+    return {k: v for k, v in data.facts.items() if k not in ("task", "normalised")}

@@ -13,6 +13,7 @@ from lohe.tasks.atomic import write_text
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 from lohe.tasks.sources import Download, Source, find_source
+from lohe.tasks.verify import verify_corpus
 
 ATTEMPTS = 4  # connections, each going on where the one before broke off
 TIMEOUT = 30.0  # s without a byte
@@ -24,12 +25,13 @@ BROKEN = (http.client.HTTPException, ConnectionError, TimeoutError)
 def fetch_corpus(
     source: Source | str, root: Path | None = None, progress: Progress = silent
 ) -> list[Path]:
-    """Downloads and unpacks a corpus, unless it is already there."""
+    """Downloads and unpacks a corpus, unless it is already there, whole and as it arrived."""
     source = find_source(source) if isinstance(source, str) else source
     root = data_root(root)
     archives = [root / "downloads" / download.name for download in source.downloads]
     # an archive that is still there was not unpacked to its end
-    if not source.missing(root) and not any(archive.exists() for archive in archives):
+    unpacked = not any(archive.exists() for archive in archives)
+    if unpacked and all(c.state in ("ok", "new") for c in verify_corpus(source, root)):
         return source.items(root)
     for download, archive in zip(source.downloads, archives, strict=True):
         fetch_file(download, archive, source.name, progress)

@@ -20,11 +20,14 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
     if not path.is_file():
         return {}
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        entries = json.loads(path.read_text(encoding="utf-8"))
+        if not isinstance(entries, dict):
+            raise ValueError("no names in it")
+        return entries
     except ValueError as error:
         raise ValueError(
-            f"{path} is not JSON ({error}). Delete it, then `lohe data verify --record` writes a "
-            f"new one from the files beside it."
+            f"{path} is not what lohe writes ({error}). Delete it, then `lohe data verify "
+            f"--record` writes a new one from the files beside it."
         ) from None
 
 

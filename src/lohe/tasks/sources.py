@@ -1,6 +1,6 @@
 """The corpora that `lohe data` knows: where each comes from, its files, and where they belong.
 
-Checksums are pinned where we know them for certain; elsewhere the first arrival is recorded.
+Downloads have pinned checksums; of what is unpacked or imported the first arrival is recorded.
 """
 
 import re
@@ -65,6 +65,7 @@ class Clips:
     folder: str
     about: str
     downloads: tuple[Download, ...]
+    words: tuple[str, ...]
     pinned: Mapping[str, str] = field(default_factory=dict)
 
     @property
@@ -83,8 +84,9 @@ class Clips:
         return [path for path in words if path.is_dir() and clip_files(path)]
 
     def missing(self, root: Path) -> list[str]:
-        """All of it or nothing: a task says which words it needs."""
-        return [] if self.items(root) else list(self.expected)
+        """Words of the release that have no clip; a task may do without them."""
+        present = {path.name for path in self.items(root)}
+        return [word for word in self.words if word not in present]
 
 
 Source = Texts | Clips
@@ -93,24 +95,46 @@ WIKITEXT = "https://wikitext.smerity.com"  # of the corpus' first author
 TINYSTORIES = "https://huggingface.co/datasets/roneneldan/TinyStories/resolve/main"
 SPEECH_COMMANDS = "https://storage.googleapis.com/download.tensorflow.org/data"
 
+# sha256 as others publish them, who fetch the same files (torchaudio, Hugging Face's datasets)
+ARCHIVES = {
+    "wikitext-2-v1.zip": "92675f1d63015c1c8b51f1656a52d5bdbc33aafa60cc47a218a66e7ee817488c",
+    "wikitext-2-raw-v1.zip": "ef7edb566e3e2b2d31b29c1fdb0c89a4cc683597484c3dc2517919c615435a11",
+    "TinyStories-train.txt": "c5cf5e22ff13614e830afbe61a99fbcbe8bcb7dd72252b989fa1117a368d401f",
+    "TinyStories-valid.txt": "94e431816c4cce81ff71e4408ff8d3bda9a42e8d2663986697c3954288cb38b4",
+    "speech_commands_v0.01.tar.gz": (
+        "743935421bb51cccdb6bdd152e04c5c70274e935c82119ad7faeec31780d811d"
+    ),
+    "speech_commands_v0.02.tar.gz": (
+        "af14739ee7dc311471de98f5f9d2c9191b18aedfe957f4a6ff791c709868ff58"
+    ),
+}
+WORDS = (
+    *("bed", "bird", "cat", "dog", "down", "eight", "five", "four", "go", "happy", "house", "left"),
+    *("marvin", "nine", "no", "off", "on", "one", "right", "seven", "sheila", "six", "stop"),
+    *("three", "tree", "two", "up", "wow", "yes", "zero"),
+)
+LATER_WORDS = ("backward", "follow", "forward", "learn", "visual")  # since version 0.02
+
 
 def _wikitext(release: str, archive: str, about: str, pinned: Mapping[str, str]) -> Texts:
     return Texts(
         name=wikitext2.SOURCES[release],
         folder=wikitext2.FOLDERS[release],
         about=about,
-        downloads=(Download(f"{WIKITEXT}/{archive}"),),
+        downloads=(Download(f"{WIKITEXT}/{archive}", ARCHIVES[archive]),),
         files=tuple(f"wiki.{split}.{release}" for split in ("train", "valid", "test")),
         pinned=pinned,
     )
 
 
 def _speech_commands(version: str) -> Clips:
+    archive = f"{folder_of(version)}.tar.gz"
     return Clips(
         name=kws.SOURCES[version],
         folder=folder_of(version),
         about=f"Speech Commands {version}, one-second clips of words (Warden 2018; CC BY 4.0)",
-        downloads=(Download(f"{SPEECH_COMMANDS}/{folder_of(version)}.tar.gz"),),
+        downloads=(Download(f"{SPEECH_COMMANDS}/{archive}", ARCHIVES[archive]),),
+        words=tuple(sorted(WORDS if version == "0.01" else WORDS + LATER_WORDS)),
     )
 
 
@@ -142,7 +166,8 @@ SOURCES: dict[str, Source] = {
             folder=tinystories.FOLDER,
             about="TinyStories, 2 GB (Eldan and Li 2023; CDLA-Sharing-1.0)",
             downloads=tuple(
-                Download(f"{TINYSTORIES}/{file}") for file in tinystories.FILES.values()
+                Download(f"{TINYSTORIES}/{file}", ARCHIVES[file])
+                for file in tinystories.FILES.values()
             ),
             files=tuple(tinystories.FILES.values()),
         ),

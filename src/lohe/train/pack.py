@@ -153,6 +153,13 @@ class Pack:
         self.optimizer.load_state_dict({"state": states, "param_groups": held["param_groups"]})
         for n, generator in enumerate(self.orders):
             generator.set_state(tensors[f"order.{n}"].cpu())
+        wanted, found = (len(s) for s in (self.dropout.get_state(), tensors["dropout"]))
+        if wanted != found:
+            raise ValueError(
+                f"The checkpoint's generator has {found} bytes, one on {self.device} has {wanted}: "
+                "it was saved on another kind of device (CPU or CUDA). Continue there, or delete "
+                "the checkpoint to start again."
+            )
         self.dropout.set_state(tensors["dropout"].cpu())
 
 

@@ -97,6 +97,10 @@ def table_2(evidence: Evidence) -> Table:
     ]
     if not ours:
         notes.append(f"None of ours yet at scale {scale}: lohe run table2 --scale {scale}.")
+    if scale == "full" and all(len(group) > SEEDS for group in ours.values()):
+        first = {n: cohort(rs, SEEDS).rate for n, rs in by_mechanism(evidence).items() if rs}
+        each = ", ".join(f"{name} {rate}" for name, rate in first.items())
+        notes.append(f"Failed of the first {SEEDS} seeds, as many as the paper has: {each}.")
     if scale == "smoke":
         notes.append("Smoke scale: nothing has been learned.")
     else:
