@@ -67,3 +67,10 @@ def test_the_records_of_smoke_runs_are_no_evidence_at_full_scale(folder, tmp_pat
     assert headlines[0] == headlines[1] != []
     assert re.search(r"^all, each once +0 ", said[0], re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
+
+
+def test_import_is_light():
+    """Neither Triton nor the compiler is imported before it is used."""
+    code = "import sys, lohe; print([m for m in ('triton', 'torch._dynamo') if m in sys.modules])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout.strip() == "[]"

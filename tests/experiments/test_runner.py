@@ -98,7 +98,7 @@ def test_a_record_says_what_was_trained_where_and_on_what(store):
     assert record.environment["device"].startswith("cpu")
     assert record.environment["torch"] == torch.__version__
     assert record.environment["threads"] == torch.get_num_threads()
-    assert record.notes == {"pack": "4-6", "epoch": 1, "data": {"sentences": 150}}
+    assert record.notes == {"pack": "4-6", "epoch": 1, "data": {"sentences": 150, "cut": [1, 2]}}
     assert {name.split(".")[0] for name in record.result} == {"valid", "test"}
     assert [sorted(line) for line in record.curve] == [
         ["easy", "hard", "loss", "overall", "simple"]

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from lohe.ops import couplings, oscillator_attention, problem, reference
+from lohe.ops.available import tf32_allowed
 
 Inputs = dict[str, Tensor]  # f, g, v, anchors, and gain where there is one
 Errors = dict[str, float]
@@ -36,7 +37,7 @@ UNLUCKY = 3
 
 def bound(dtype: torch.dtype) -> float:
     """The largest relative error that rounding explains."""
-    tf32 = dtype == torch.float32 and torch.get_float32_matmul_precision() != "highest"
+    tf32 = dtype == torch.float32 and tf32_allowed()
     return BOUNDS[torch.float16 if tf32 else dtype]
 
 

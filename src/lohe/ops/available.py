@@ -1,19 +1,36 @@
 """What the Triton kernels need: known without importing them."""
 
+from collections.abc import Callable
 from importlib.util import find_spec
+from typing import TypeVar
 
 import torch
 
 HAS_TRITON = find_spec("triton") is not None
 
+F = TypeVar("F", bound=Callable[..., object])
 
-@torch.compiler.assume_constant_result
+
+def constant(function: F) -> F:
+    """torch.compiler.assume_constant_result without its import of torch._dynamo and triton, which
+    takes longer than all of lohe: the mark is all that it sets."""
+    function._dynamo_marked_constant = True  # pyright: ignore
+    return function
+
+
+def tf32_allowed() -> bool:
+    """Whether float32 products may be TF32, by whichever of PyTorch's three switches it was said;
+    reading an older one after a newer was set raises."""
+    return torch.backends.cuda.matmul.fp32_precision == "tf32"
+
+
+@constant
 def serves(device: torch.device) -> bool:
     """Whether the matrix units have TF32 and bfloat16, and assembly is NVIDIA's."""
     return torch.version.cuda is not None and torch.cuda.get_device_capability(device) >= (8, 0)
 
 
-@torch.compiler.assume_constant_result
+@constant
 def shared_memory(device: torch.device) -> float:
     """Bytes that a block of threads can share; on a CPU there is no such bound."""
     if device.type != "cuda":

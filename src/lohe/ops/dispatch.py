@@ -27,6 +27,7 @@ MANY = 2**18  # pairs in all heads from which on the kernels pay for short seque
 # what the kernels were written for; they are imported where they are used
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
 LONG = 2048  # keys from which a few queries are worth splitting over programs
+MOST_PROGRAMS = 65_535  # along the second axis of a grid
 WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
 WIDE_FLOAT32 = 160 * 1024  # bytes of shared memory: A100 and H100 have them, L4 and RTX 4090 not
 
@@ -133,10 +134,10 @@ def attend(p: Problem, backend: str = "auto") -> Tensor:
         _check(p)
         gain = 1.0 if p.gain is None else float(p.gain)
         with as_typed(p.f):
+            f, scale = _scaled_up(p)
             return attention.attention(
-                p.f, p.g, p.v, p.anchors, p.drives,
-                coupling=p.coupling, scale=p.scale, gain=gain,
-            )  # fmt: skip
+                f, p.g, p.v, p.anchors, p.drives, coupling=p.coupling, scale=scale, gain=gain
+            )
     return readout(p, unit(drive(p, backend, shifted=True)), backend)  # Eq. 4
 
 
@@ -156,10 +157,18 @@ def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor
                 return chunked.drive(wide(p.f), wide(p.g), p.anchors, p.drives, **options)
             from lohe.ops.triton import attention, decode
 
-            if p.drives.keys >= LONG and decode.serves(p.f, p.g, p.anchors, p.drives):
-                return decode.drive_decode(p.f, p.g, p.anchors, p.drives, **options)
-            return attention.drive(p.f, p.g, p.anchors, p.drives, **options)
+            f, options["scale"] = _scaled_up(p)
+            if p.drives.keys >= LONG and decode.serves(f, p.g, p.anchors, p.drives):
+                return decode.drive_decode(f, p.g, p.anchors, p.drives, **options)
+            return attention.drive(f, p.g, p.anchors, p.drives, **options)
         return reference.drive(couplings(p, chosen, shifted=shifted), p.anchors)
+
+
+def _scaled_up(p: Problem) -> tuple[Tensor, float]:
+    """f and scale with the same scores and scale > 0, which the kernels divide by."""
+    if p.scale > 0:
+        return p.f, p.scale
+    return (-p.f, -p.scale) if p.scale < 0 else (0 * p.f, 1.0)
 
 
 def couplings(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor:
@@ -250,6 +259,8 @@ def _not_by_triton(p: Problem) -> str | None:
         return "it needs an NVIDIA GPU of capability 8.0 (Ampere) or newer"
     if p.anchors.dtype == torch.float64:
         return "it computes in float32, and there are float64 inputs"
+    if p.f.shape[0] * p.f.shape[1] > MOST_PROGRAMS:
+        return f"batch x heads is more than {MOST_PROGRAMS}, a limit of CUDA's"
     if not p.drives.by_key:
         return "`mask` differs from query to query; `causal` and `key_mask` are served"
     widths = {"d_h": p.f.shape[-1], "d_osc": p.anchors.shape[-1]}

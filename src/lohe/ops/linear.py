@@ -21,6 +21,7 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional as F
 
+from lohe.ops.available import constant
 from lohe.ops.masks import Allowed
 
 BLOCK = 32  # queries that share a prefix state in the causal case
@@ -54,7 +55,7 @@ def features(
 _MONOMIALS: dict[tuple[int, int, torch.device], tuple[Tensor, Tensor]] = {}
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _monomials(variables: int, degree: int, device: torch.device) -> tuple[Tensor, Tensor]:
     """What picks the factors of each monomial, (degree, variables, features), and the root of its
     multinomial coefficient.

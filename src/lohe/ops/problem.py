@@ -1,5 +1,6 @@
 """What a call of oscillator attention asks for: checked, in one dtype, masks in pieces."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from numbers import Real
@@ -97,7 +98,7 @@ def problem(
         coupling=coupling,
         sharpness=sharpness,
         gain=gain,
-        scale=d_h**-0.5 if scale is None else float(scale),
+        scale=d_h**-0.5 if scale is None else _finite(scale),
         unit_anchors=normalize_anchors,
     )
 
@@ -201,3 +202,9 @@ def check_mask(name: str, mask: Tensor, size: tuple[int, int, int, int]) -> Tens
             f"`{name}` must broadcast to (batch, heads, queries, keys) = {size}, got {shape}.{hint}"
         )
     return full
+
+
+def _finite(scale: float) -> float:
+    if not math.isfinite(scale):
+        raise ValueError(f"scale must be a finite number, got {scale}; None is d_h^-1/2.")
+    return float(scale)

@@ -10,6 +10,7 @@ import lohe
 from kernels import DEVICE, DTYPES, INTERPRETED
 from lohe import ops, sphere
 from lohe.ops import dispatch, reference
+from lohe.ops.available import tf32_allowed
 from lohe.ops.triton import attention
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")  # numpy, of masked scores
@@ -193,3 +194,53 @@ def test_decoding_equals_the_whole_sequence(dtype):
     torch.testing.assert_close(
         torch.cat(steps, dim=1), whole, rtol=2 * BOUND[dtype], atol=2 * BOUND[dtype]
     )
+
+
+@pytest.mark.parametrize("scale", [-0.3, 0.0])
+@pytest.mark.parametrize("sharpness", [1, 2])
+@pytest.mark.parametrize("coupling", ["relu", "softplus", "elu", "exp"])
+def test_scores_of_any_sign(rng, scale, sharpness, coupling):
+    """A scale that is negative or zero is one that the kernels cannot divide by."""
+    f, g, v = (torch.randn(1, 2, 20, 16, generator=rng).to(DEVICE) for _ in range(3))
+    anchors = sphere.uniform(2, 20, 3, generator=rng).to(DEVICE)
+    x = [t.requires_grad_() for t in (f, g, v, anchors)]
+    call = {"coupling": coupling, "sharpness": sharpness, "scale": scale, "causal": True}
+    found, wanted = (
+        torch.autograd.grad(lohe.oscillator_attention(*x, **call, backend=b).square().sum(), x)
+        for b in ("triton", "reference")
+    )
+    for mine, truth in zip(found, wanted, strict=True):
+        torch.testing.assert_close(mine, truth, rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("call", [{}, {"sharpness": 4}, {"sharpness": 2.5, "gain": 1.5}])
+def test_an_empty_batch_has_gradients(call):
+    f, g, v = (torch.zeros(0, 2, 20, 16, device=DEVICE, requires_grad=True) for _ in range(3))
+    anchors = sphere.uniform(2, 20, 3).to(DEVICE).requires_grad_()
+    out = lohe.oscillator_attention(f, g, v, anchors, **call, backend="triton")
+    (gradient,) = torch.autograd.grad(out.sum(), [anchors])
+    assert out.shape == (0, 2, 20, 16)
+    assert not gradient.any()
+
+
+def test_more_heads_than_a_grid_has_programs_are_refused():
+    f = torch.zeros(1, 1, 4, 16, device=DEVICE).expand(300, 300, 4, 16)
+    anchors = sphere.uniform(1, 4, 2).to(DEVICE).expand(300, 4, 2)
+    with pytest.raises(ValueError, match="batch x heads is more than 65535"):
+        lohe.oscillator_attention(f, f, f, anchors, backend="triton")
+
+
+def test_every_switch_of_tf32_is_read():
+    """PyTorch has three, and reading an old one raises once a new one was set."""
+    f, g, v = (torch.randn(1, 2, 20, 16, device=DEVICE) for _ in range(3))
+    anchors = sphere.uniform(2, 20, 3).to(DEVICE)
+    before = torch.backends.cuda.matmul.fp32_precision
+    try:
+        for said in ("tf32", "ieee"):
+            torch.backends.cuda.matmul.fp32_precision = said
+            assert tf32_allowed() == (said == "tf32")
+            for p in (1, 2):
+                out = lohe.oscillator_attention(f, g, v, anchors, sharpness=p, backend="triton")
+                assert out.isfinite().all()
+    finally:
+        torch.backends.cuda.matmul.fp32_precision = before

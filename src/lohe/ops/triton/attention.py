@@ -13,6 +13,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lohe.ops.autograd import Pair, op, register
+from lohe.ops.available import tf32_allowed
 from lohe.ops.masks import Allowed, met
 from lohe.ops.triton import fitting, kernels
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
@@ -117,7 +118,7 @@ def _call(
     (batch, heads, queries, d_h), keys, d_osc = f.shape, g.shape[2], r.shape[-1]
     tensors = tuple(_rows_together(x) for x in (f, g, g if v is None else v))
     d_v = tensors[2].shape[-1]
-    exact = f.dtype == torch.float32 and not torch.backends.cuda.matmul.allow_tf32
+    exact = f.dtype == torch.float32 and not tf32_allowed()
     offset = (keys - queries) % BLOCK if causal else 0
     constants = {
         "COUPLING": coupling,

@@ -16,6 +16,7 @@ import triton.language as tl
 from jaxtyping import Float
 from torch import Tensor
 
+from lohe.ops.available import tf32_allowed
 from lohe.ops.linear import State
 from lohe.ops.masks import Allowed, met, strides
 from lohe.ops.triton.couplings import RELU_FLOOR, coupled
@@ -133,7 +134,7 @@ def _parts(
     peak = h.new_empty(h.shape[:-1]) if peaked else h
     mask, mask_strides = _key_mask(allowed)
     least = 1 if new == 1 else 16  # columns of a matrix product
-    strict = g.dtype == torch.float32 and torch.get_float32_matmul_precision() == "highest"
+    strict = g.dtype == torch.float32 and not tf32_allowed()
     (_one if new == 1 else _few)[(batch * heads * splits,)](
         *(f, g, anchors, f if mask is None else mask, h, peak),
         *(scale, heads, splits, span, new, keys),

@@ -31,6 +31,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from lohe.ops.autograd import Pair, op, register
+from lohe.ops.available import tf32_allowed
 from lohe.ops.masks import Allowed, met, strides
 from lohe.ops.triton import fitting
 from lohe.ops.triton import sharp_kernels as kernels
@@ -124,7 +125,7 @@ def _call(z: Tensor, r: Tensor, v: Tensor, parts: list[Tensor], power: float, ca
         "KEY": key is not None,
         "PAIR": pair is not None,
         # as PyTorch's own products are asked to be; three TF32 products are float32 up to a few ulp
-        "PRECISION": "tf32x3" if torch.get_float32_matmul_precision() == "highest" else "tf32",
+        "PRECISION": "tf32" if tf32_allowed() else "tf32x3",
     }
     longest = torch.linalg.vector_norm(r, dim=-1).amax(dim=-1)
     packed = r.new_empty(*r.shape[:2], constants["K"], dtype=torch.float16 if narrow else r.dtype)
@@ -272,7 +273,7 @@ def readout_backward(
         )
     return (
         dz,
-        dr.sum(dim=0) if batch > 1 else dr[0],
+        dr[0] if batch == 1 else dr.sum(dim=0),
         dv,
         dgain.sum(dim=(0, 2)),
         dp.sum(dim=(0, 2)) if sharpness == 0 else torch.zeros_like(p),
