@@ -243,3 +243,10 @@ def test_two_commands_on_one_store_train_each_pack_once(tmp_path):
     trained = re.findall(r"training 2/2 (.*)", "".join(said))
     assert len(trained) == len(set(trained)) == PACKS
     assert missing(smoke_runs(3), Store(tmp_path), 10) == []
+
+
+def test_seeds_are_those_of_measurements_too(tmp_path):
+    plan = lohe("run", "table6", "--seeds", "3", "--store", tmp_path, "--dry-run")
+    assert plan.exit_code == 0
+    assert "seed 0" not in plan.output
+    assert "seeds 0" not in plan.output

@@ -2,7 +2,8 @@
 
 import datetime
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -19,6 +20,7 @@ from lohe.viz.style import drawing, save
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 BACKENDS = ("auto", "triton", "chunked")
+FORMATS = (".png", ".svg", ".pdf")
 
 
 def bench_command(
@@ -70,29 +72,46 @@ def bench_command(
       lohe bench --set table --mechanism relu --tokens 4096 --no-flex
       lohe bench --read h200.jsonl --figure h200.png
     """
-    try:
+    with _plain_errors():
+        if figure is not None and figure.suffix not in FORMATS:
+            raise ValueError(f"--figure {figure}: choose a name that ends in {', '.join(FORMATS)}.")
         if read is not None:
             header, found = rows.read(read)
         else:
             header, setup = _setup(set_, backend, dtype, device, seconds, seed)
             found = _measure(header, setup, _choice(tokens, mechanisms or [], flex), json)
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    console = _console()
-    for table in report.tables(found):
-        console.print(table)
-    if figure is not None:
-        with drawing():
-            save(report.figure(found, header["gpu"] or header["processor"]), figure)
-        typer.echo(f"wrote {figure}", err=True)
-    if any(row.kind == "ours" and row.status != "timed" for row in found):
+        console = _console()
+        for table in report.tables(found):
+            console.print(table)
+        refused = [row for row in found if row.kind == "ours" and row.status != "timed"]
+        for row in refused:
+            console.print(f"{row.name}, {row.case}: {row.status}. {row.note}")
+        if figure is not None:
+            with drawing():
+                save(report.figure(found, header["gpu"] or header["processor"]), figure)
+            typer.echo(f"wrote {figure}", err=True)
+    if refused:
         raise typer.Exit(1)
+
+
+@contextmanager
+def _plain_errors() -> Iterator[None]:
+    """What a user can cause, in one line: 2 for what was asked, 1 for the disk."""
+    try:
+        yield
+    except (ValueError, FileNotFoundError) as error:
+        raise typer.BadParameter(str(error)) from None
+    except OSError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
 
 
 def _setup(
     name: str, backend: str, dtype: str, device: str, seconds: float, seed: int | None
 ) -> tuple[dict[str, Any], Setup]:
     """What was asked for, in words for the file and in values for the races."""
+    if seconds < 0:
+        raise ValueError(f"seconds={seconds}: time does not run backwards; the default is 0.1.")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
@@ -110,7 +129,7 @@ def _setup(
 def _choice(tokens: str, mechanisms: list[str], flex: bool) -> Choice:
     for name in mechanisms:
         _known(mechanism=(name, MECHANISMS))
-    lengths = [part.strip() for part in tokens.split(",") if part.strip()]
+    lengths = list(dict.fromkeys(part.strip() for part in tokens.split(",") if part.strip()))
     if not all(part.isdecimal() and int(part) > 1 for part in lengths):
         raise ValueError(f"tokens={tokens!r}: write lengths of at least 2 as 1024,4096.")
     return Choice(tuple(map(int, lengths)), tuple(mechanisms), flex)

@@ -79,3 +79,18 @@ def test_refusals_name_the_choices(arguments, said):
     result = lohe(*arguments)
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
+
+
+@pytest.mark.parametrize("content", ["", "[1]", '{"a": 1}', "no json"])
+def test_another_file_is_named(tmp_path, content):
+    path = tmp_path / "other.jsonl"
+    path.write_text(content)
+    result = lohe("--read", path)
+    assert result.exit_code == 2
+    assert "other.jsonl" in result.output
+
+
+def test_a_figure_that_cannot_be_drawn_is_said_before_the_clock_starts():
+    result = lohe("--figure", "x.gif")
+    assert result.exit_code == 2
+    assert ".png, .svg, .pdf" in result.output

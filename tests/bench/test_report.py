@@ -62,7 +62,7 @@ def test_a_file_gives_back_what_was_written(tmp_path):
 def test_another_file_is_refused(tmp_path):
     path = tmp_path / "other.jsonl"
     path.write_text('{}\n{"case": {}, "answer": 42}\n')
-    with pytest.raises(ValueError, match=r"Not a row of `lohe bench`: it has answer\."):
+    with pytest.raises(ValueError, match=r"other\.jsonl was not written by `lohe bench --json`"):
         rows.read(path)
 
 

@@ -135,6 +135,14 @@ def test_without_weights_the_model_is_asked_for(store):
         ShortBench(store).model(fakes.run(3))
 
 
+def test_a_model_that_others_still_train_is_left_to_them(store):
+    heard = []
+    measure = fakes.Size(fakes.run(3))
+    assert list(take([measure], ShortBench(store), lambda what, m: heard.append(what))) == []
+    assert heard == ["left to others: its model is not trained yet"]
+    assert untaken([measure], store) == [measure]
+
+
 def test_data_is_loaded_once_and_cut_as_the_run_saw_it(store, monkeypatch):
     loads = []
     monkeypatch.setattr(

@@ -9,7 +9,7 @@ from torch import Tensor
 
 from lohe import ops, sphere
 from lohe.ops import linear, reference
-from lohe.ops.available import HAS_TRITON
+from lohe.ops.available import HAS_TRITON, serves
 from lohe.ops.masks import Allowed
 
 
@@ -78,7 +78,7 @@ class Cache:
         begun = self.state is not None or self.tokens == f.shape[2]
         if isinstance(sharpness, Tensor) or sharpness != 1 or not (unit_anchors and begun):
             return None
-        if not (f.is_cuda and HAS_TRITON):
+        if not (f.is_cuda and HAS_TRITON and serves(f.device)):
             return None
         if not isinstance(coupling, str) or isinstance(gain, Tensor) or gain > 1:
             return None

@@ -89,8 +89,14 @@ def append(path: Path, row: Row) -> None:
 
 def read(path: Path) -> tuple[dict[str, Any], list[Row]]:
     """The header and the rows of a file."""
-    header, *lines = path.read_text().splitlines()
-    return json.loads(header), [_row(json.loads(line)) for line in lines]
+    text = path.read_text()
+    try:
+        header, *lines = map(json.loads, text.splitlines())
+        if not {"gpu", "processor"} <= header.keys():
+            raise ValueError("its first line does not say the machine")
+        return header, [_row(line) for line in lines]
+    except (ValueError, KeyError, TypeError, AttributeError) as error:
+        raise ValueError(f"{path} was not written by `lohe bench --json`: {error}.") from None
 
 
 def _row(told: dict[str, Any]) -> Row:

@@ -89,7 +89,7 @@ def _call(op: Any, tensors: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
 
 def _refuse(ctx: Any, *grads: Tensor):
     raise RuntimeError(
-        "The chunked backend has first derivatives only; for second derivatives (Hessians, "
+        "The chunked and triton backends have first derivatives only; for second ones (Hessians, "
         'gradient penalties) call lohe.oscillator_attention with backend="reference".'
     )
 
