@@ -2,7 +2,7 @@
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo check bench clean
+.PHONY: test demo clean
 
 test: .venv/ready  ## lint, types and tests, as CI runs them
 	$(BIN)/ruff check

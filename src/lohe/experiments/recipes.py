@@ -51,7 +51,7 @@ def tinystories(attention: Mechanism, seed: int = 0) -> Run:
         d_model=128, heads=4, layers=2, d_ff=512, max_tokens=128, attention=attention
     )
     return Run(
-        TinyStories(),
+        TinyStories(empty="skip"),
         model,
         AdamW(lr=5e-4),
         batch=256,
