@@ -172,7 +172,7 @@ def refusals() -> Iterator[None]:
     """What a user can cause, in one line: 2 for what was asked, 1 for the disk, 130 for Ctrl-C."""
     try:
         yield
-    except (ValueError, FileNotFoundError) as error:
+    except (ValueError, FileNotFoundError, ImportError) as error:
         raise typer.BadParameter(str(error)) from None
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
