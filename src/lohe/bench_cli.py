@@ -2,8 +2,7 @@
 
 import datetime
 import sys
-from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -16,6 +15,7 @@ from lohe.bench.contest import Setup
 from lohe.bench.machine import machine
 from lohe.bench.rows import Row
 from lohe.bench.sets import MECHANISMS, SETS, Choice
+from lohe.run_cli import refusals
 from lohe.viz.style import drawing, save
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -72,7 +72,7 @@ def bench_command(
       lohe bench --set table --mechanism relu --tokens 4096 --no-flex
       lohe bench --read h200.jsonl --figure h200.png
     """
-    with _plain_errors():
+    with refusals("What was printed was measured, and is in the file of --json."):
         if figure is not None and figure.suffix not in FORMATS:
             raise ValueError(f"--figure {figure}: choose a name that ends in {', '.join(FORMATS)}.")
         if read is not None:
@@ -92,18 +92,6 @@ def bench_command(
             typer.echo(f"wrote {figure}", err=True)
     if refused:
         raise typer.Exit(1)
-
-
-@contextmanager
-def _plain_errors() -> Iterator[None]:
-    """What a user can cause, in one line: 2 for what was asked, 1 for the disk."""
-    try:
-        yield
-    except (ValueError, FileNotFoundError) as error:
-        raise typer.BadParameter(str(error)) from None
-    except OSError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from None
 
 
 def _setup(

@@ -168,7 +168,7 @@ def _setting(scale: str, corpus: str, records: list[Record]) -> Setting:
 
 
 @contextmanager
-def refusals() -> Iterator[None]:
+def refusals(stopped: str = "The same command continues.") -> Iterator[None]:
     """What a user can cause, in one line: 2 for what was asked, 1 for the disk, 130 for Ctrl-C."""
     try:
         yield
@@ -179,7 +179,7 @@ def refusals() -> Iterator[None]:
         typer.echo(f"Error: {about}{error.strerror or error}", err=True)
         raise typer.Exit(1) from None
     except KeyboardInterrupt:
-        typer.echo("\nStopped. The same command continues.", err=True)
+        typer.echo(f"\nStopped. {stopped}", err=True)
         raise typer.Exit(130) from None
 
 

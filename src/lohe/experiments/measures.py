@@ -86,7 +86,7 @@ def take(
                 if not bench.store.missing(recipe, [seed]):
                     listen("cached", measure)
                     continue
-                if measure.run and weights.find(bench.store, measure.run) is None:
+                if measure.run and not weights.kept(bench.store, measure.run):
                     listen("left to others: its model is not trained yet", measure)
                     continue
                 listen("measuring", measure)

@@ -49,6 +49,11 @@ def find(store: Store, run: Run) -> Weights | None:
     return None
 
 
+def kept(store: Store, run: Run) -> bool:
+    """Whether `find` would find any."""
+    return any(place.is_file() for place in _places(store, run))
+
+
 def path(store: Store, run: Run, seed: int) -> Path:
     return store.work("weights") / name(replace(run, seed=seed))
 

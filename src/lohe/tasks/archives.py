@@ -13,7 +13,7 @@ from lohe.tasks import manifest
 from lohe.tasks.atomic import replacing
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
-from lohe.tasks.sources import Clips, Source, find_source
+from lohe.tasks.sources import Source, find_source
 from lohe.tasks.textfile import text_sha256
 
 DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError)
@@ -71,7 +71,7 @@ def finish(source: Source, root: Path, origin: str) -> list[Path]:
     items = source.items(root)
     manifest.record(root / source.folder, items, origin)
     missing = source.missing(root)
-    if missing and not (isinstance(source, Clips) and items):
+    if missing and (source.needs_all or not items):
         raise FileNotFoundError(
             f"{root / source.folder} still lacks {', '.join(missing)} after the import of {origin}:"
             f" {source.name} is not complete. Import them too, or `lohe data fetch {source.name}`."

@@ -30,8 +30,8 @@ def fetch_corpus(
     root = data_root(root)
     archives = [root / "downloads" / download.name for download in source.downloads]
     # an archive that is still there was not unpacked to its end
-    unpacked = not any(archive.exists() for archive in archives)
-    if unpacked and all(c.state in ("ok", "new") for c in verify_corpus(source, root)):
+    whole = not source.missing(root) and not any(archive.exists() for archive in archives)
+    if whole and all(check.state in ("ok", "new") for check in verify_corpus(source, root)):
         return source.items(root)
     for download, archive in zip(source.downloads, archives, strict=True):
         fetch_file(download, archive, source.name, progress)

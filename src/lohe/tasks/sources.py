@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
+from typing import ClassVar
 
 from lohe.tasks import kws, tinystories, wikitext2
 from lohe.tasks.clips import clip_files, folder_of
@@ -34,6 +35,7 @@ class Texts:
     downloads: tuple[Download, ...]
     files: tuple[str, ...]
     pinned: Mapping[str, str] = field(default_factory=dict)
+    needs_all: ClassVar[bool] = True
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -67,6 +69,7 @@ class Clips:
     downloads: tuple[Download, ...]
     words: tuple[str, ...]
     pinned: Mapping[str, str] = field(default_factory=dict)
+    needs_all: ClassVar[bool] = False  # a task says which words it needs
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -84,7 +87,7 @@ class Clips:
         return [path for path in words if path.is_dir() and clip_files(path)]
 
     def missing(self, root: Path) -> list[str]:
-        """Words of the release that have no clip; a task may do without them."""
+        """Words of the release that have no clip."""
         present = {path.name for path in self.items(root)}
         return [word for word in self.words if word not in present]
 

@@ -55,17 +55,18 @@ def verify_corpus(
     if record:
         manifest.record(root / source.folder, items, origin="accepted as it was")
         checks = [Check(c.item, "ok", c.found, c.found) for c in checks]
-    return checks + [Check(name, "missing") for name in source.missing(root)]
+    missing = source.missing(root) if source.needs_all or not items else []
+    return checks + [Check(name, "missing") for name in missing]
 
 
 def _check(source: Source, item: Path) -> Check:
     name = item.name.removesuffix(".xz")
-    try:
-        found = manifest.sha256(item)
-    except ValueError:  # it cannot be decompressed
-        found = "none: it cannot be read"
     recorded = manifest.read(item.parent).get(name, {}).get("sha256")
     expected = recorded or source.pinned.get(name)
+    try:
+        found = manifest.sha256(item)
+    except ValueError:
+        return Check(name, "changed", "none, it cannot be decompressed", expected or "any")
     if expected is None:
         return Check(name, "new", found)
     return Check(name, "ok" if found == expected else "changed", found, expected)

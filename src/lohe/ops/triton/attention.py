@@ -19,9 +19,7 @@ from lohe.ops.triton import fitting, kernels
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
-SCANNED = (
-    64 * 64
-)  # numbers that a scan adds at a time: more do not fit into the registers of a warp
+SCANNED = 64 * 64  # numbers that a scan adds at a time: what the registers of a warp hold
 PACKED = 128  # rows that a program packs
 READ = ("CAUSAL", "MASKED", "PRECISION", "D_OSC", "D_R", "D_V", "DV")
 LOOP = ("COUPLING", "CAUSAL", "MASKED", "SHIFTED", "FAST", "PRECISION", "D_OSC", "D_H", "D_R", "DH")

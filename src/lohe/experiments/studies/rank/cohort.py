@@ -5,7 +5,6 @@ The paper measures on TinyStories; here WikiText-2 comes first, since it is ther
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from math import isfinite
 from typing import TypeVar
 
@@ -30,7 +29,7 @@ BATCH = 16  # chunks at once, so that logits in float64 fit
 
 
 def oscillator(d_osc: int, reading: str, sharpness: int = 1) -> Oscillator:
-    return replace(READINGS[reading], d_osc=d_osc, sharpness=sharpness)
+    return perplexity.oscillator(reading, d_osc, sharpness)
 
 
 def mechanisms(
