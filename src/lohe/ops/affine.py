@@ -2,7 +2,8 @@
 
 vmap of F.linear is a batched product and a pass for the bias, and its weight gradient sums
 thousands of rows in a handful of blocks. Here a wide layer has its bias inside the product, and a
-long sum is made in parts. Everything is exact arithmetic of PyTorch, in another order of summation.
+long sum is made in parts. On an H100 or H200 products of float32 go through the matrix units in
+three parts (`ops.triton.product`), as exact and twice as fast; everywhere else they are PyTorch's.
 """
 
 from typing import Any
@@ -13,6 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
+from lohe.ops.available import HAS_TRITON
 from lohe.transforms import any_vmap
 
 WIDE = 8  # outputs for each input from which on a pass over the outputs costs more than columns
@@ -62,6 +64,8 @@ class Affine(Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if _by_matrix_units(x):
+            return _in_three_parts(x, weight.mT, bias)
         if bias is None:
             return x @ weight.mT
         if weight.shape[1] >= WIDE * weight.shape[2]:
@@ -80,7 +84,7 @@ class Affine(Function):
         (g,), (x, weight) = grads, ctx.saved_tensors
         (want_x, want_w, want_b), (of_x, of_w, of_b) = ctx.needs_input_grad, ctx.models
         return (
-            _over_models(g @ weight, of_x) if want_x else None,
+            _over_models(_product(g, weight), of_x) if want_x else None,
             _over_models(_sum_over_rows(g, x), of_w) if want_w else None,
             _over_models(g.sum(-2), of_b) if want_b else None,
         )
@@ -115,9 +119,32 @@ def _sum_over_rows(g: Tensor, x: Tensor) -> Tensor:
     models, rows = max(g.shape[0], x.shape[0]), g.shape[1]
     parts = _parts(rows, models * -(-g.shape[-1] // TILE) * -(-x.shape[-1] // TILE))
     if parts == 1:
-        return g.mT @ x
-    g, x = (t.unflatten(1, (parts, rows // parts)) for t in (g, x))
-    return (g.mT @ x).sum(1)
+        return _product(g.mT, x)
+    apart = models * parts, rows // parts
+    g, x = (t.expand(models, -1, -1).reshape(*apart, t.shape[-1]) for t in (g, x))
+    return _product(g.mT, x).unflatten(0, (-1, parts)).sum(1)
+
+
+def _product(a: Tensor, b: Tensor) -> Tensor:
+    return _in_three_parts(a, b) if _by_matrix_units(a) else a @ b
+
+
+def _by_matrix_units(x: Tensor) -> bool:
+    """In float32 and not TF32, where it was seen to pay; a second derivative is PyTorch's."""
+    return (
+        x.is_cuda
+        and x.dtype == torch.float32
+        and HAS_TRITON
+        and not torch.is_grad_enabled()
+        and not torch.backends.cuda.matmul.allow_tf32
+        and torch.cuda.get_device_capability(x.device) == (9, 0)
+    )
+
+
+def _in_three_parts(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    from lohe.ops.triton.product import product
+
+    return product(a, b, bias)
 
 
 def _parts(rows: int, tiles: int) -> int:

@@ -1,0 +1,131 @@
+"""Products of float32 matrices by the matrix units, as exact as float32: for a pack of models.
+
+The units read 11 bits of a number. With a = a₁ + a₂, a₁ the nearest number of 11 bits,
+
+    a b = a₁ b₁ + a₁ b₂ + a₂ b₁,
+
+and what is left out, a₂ b₂ and the last bit of a₂ and b₂, is rounding: 2⁻²³ of |a b|.
+"""
+# Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
+# pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
+
+from typing import NamedTuple, no_type_check
+
+import torch
+import triton
+import triton.language as tl
+from jaxtyping import Float
+from torch import Tensor
+
+from lohe.ops.triton.sizes import cdiv
+
+TOGETHER = 8  # rows of tiles that are made one after the other, so that they share what they read
+
+
+class Tile(NamedTuple):
+    """Rows and columns of a program, terms that it adds at a time, and how it is compiled."""
+
+    rows: int
+    columns: int
+    terms: int
+    warps: int
+    stages: int
+
+
+TILE = Tile(128, 64, 32, 4, 3)
+
+
+def product(
+    a: Float[Tensor, "#models rows terms"],
+    b: Float[Tensor, "#models terms columns"],
+    bias: Float[Tensor, "#models columns"] | None = None,
+    tile: Tile | None = None,
+) -> Float[Tensor, "models rows columns"]:
+    """a b + bias, model by model; a tensor that all models share has one."""
+    models, rows, terms, columns = max(a.shape[0], b.shape[0]), *a.shape[1:], b.shape[2]
+    out, cut = a.new_empty(models, rows, columns), tile or TILE
+    added = out if bias is None else bias.contiguous()
+    a, b = (x if 1 in x.stride()[1:] else x.contiguous() for x in (a, b))
+    (a_strides, across_a, four_a), (b_strides, across_b, four_b) = _layout(a), _layout(b)
+    with torch.cuda.device_of(a):
+        _product[(cdiv(rows, cut.rows) * cdiv(columns, cut.columns), models)](
+            a, b, added, out, *a_strides, *b_strides, 0 if added.shape[0] == 1 else columns,
+            rows, columns, terms,
+            ACROSS_A=across_a, ACROSS_B=across_b, FOUR_A=four_a, FOUR_B=four_b,
+            FOUR_OUT=1 if columns % 4 else 4, BIAS=bias is not None,
+            ROWS=cut.rows, COLUMNS=cut.columns, TERMS=cut.terms, TOGETHER=TOGETHER,
+            num_warps=cut.warps, num_stages=cut.stages,
+        )  # fmt: skip
+    return out
+
+
+def _layout(x: Tensor) -> tuple[tuple[int, int], bool, int]:
+    """Strides over models and rows (columns) in fours if they can be read so; whether the numbers
+    of a row lie side by side; how many are read at once."""
+    across = x.stride(2) == 1
+    strides = 0 if x.shape[0] == 1 else x.stride(0), x.stride(1 if across else 2)
+    four = 1 if x.shape[2 if across else 1] % 4 or strides[0] % 4 or strides[1] % 4 else 4
+    return (strides[0] // four, strides[1] // four), across, four
+
+
+@triton.jit
+@no_type_check
+def _tile(
+    p, i, j, count_i, count_j, stride, model, model_stride, ACROSS: tl.constexpr, FOUR: tl.constexpr
+):
+    """Numbers x_ij of a model, 0 outside; ACROSS: those of a row lie side by side, else those of a
+    column. FOUR of them are inside or outside together, and strides count so many."""
+    p += model * (model_stride * FOUR)
+    if ACROSS:
+        inside = (i < count_i)[:, None] & (j // FOUR < count_j // FOUR)[None, :]
+        at = p + i[:, None].to(tl.int64) * (stride * FOUR) + j[None, :]
+    else:
+        inside = (i // FOUR < count_i // FOUR)[:, None] & (j < count_j)[None, :]
+        at = p + j[None, :].to(tl.int64) * (stride * FOUR) + i[:, None]
+    return tl.load(at, mask=inside, other=0.0)
+
+
+@triton.jit
+@no_type_check
+def _two(x):
+    """x₁ of 11 bits, the nearest, and x - x₁."""
+    first = ((x.to(tl.int32, bitcast=True) + 4096) & -8192).to(tl.float32, bitcast=True)
+    return first, x - first
+
+
+@triton.jit(
+    do_not_specialize=[
+        "a_model", "a_stride", "b_model", "b_stride", "bias_model", "rows", "columns", "terms",
+    ]
+)  # fmt: skip
+@no_type_check
+def _product(
+    p_a, p_b, p_bias, p_out, a_model, a_stride, b_model, b_stride, bias_model,
+    rows, columns, terms,
+    ACROSS_A: tl.constexpr, ACROSS_B: tl.constexpr,
+    FOUR_A: tl.constexpr, FOUR_B: tl.constexpr, FOUR_OUT: tl.constexpr, BIAS: tl.constexpr,
+    ROWS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr, TOGETHER: tl.constexpr,
+):  # fmt: skip
+    program, model = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    down, across = tl.cdiv(rows, ROWS), tl.cdiv(columns, COLUMNS)
+    top = program // (TOGETHER * across) * TOGETHER
+    height, at = tl.minimum(down - top, TOGETHER), program % (TOGETHER * across)
+    i = (top + at % height) * ROWS + tl.arange(0, ROWS)
+    j = at // height * COLUMNS + tl.arange(0, COLUMNS)
+    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    for start in range(0, terms, TERMS):
+        k = start + tl.arange(0, TERMS)
+        a = _tile(p_a, i, k, rows, terms, a_stride, model, a_model, ACROSS_A, FOUR_A)
+        b = _tile(p_b, k, j, terms, columns, b_stride, model, b_model, ACROSS_B, FOUR_B)
+        a, a_rest = _two(a)
+        b, b_rest = _two(b)
+        total = tl.dot(a_rest, b, total, input_precision="tf32")
+        total = tl.dot(a, b_rest, total, input_precision="tf32")
+        total = tl.dot(a, b, total, input_precision="tf32")
+    if BIAS:
+        bias = tl.load(p_bias + model * bias_model + j, mask=j < columns, other=0.0)
+        total += bias[None, :]
+    width = columns // FOUR_OUT
+    inside = (i < rows)[:, None] & (j // FOUR_OUT < width)[None, :]
+    at = (model * rows + i[:, None]) * (width * FOUR_OUT) + j[None, :]
+    tl.store(p_out + at, total, mask=inside)
