@@ -21,6 +21,7 @@ WIDE = 8  # outputs for each input from which on a pass over the outputs costs m
 TILE = 32  # side of the smallest tile of a matrix product on a GPU
 TILES = 2048  # of them, enough to fill it
 MOST_PARTS = 16  # of a sum over rows
+SIDE = 64  # of a matrix that fills a tile of the matrix units
 
 
 def affine(
@@ -64,7 +65,7 @@ class Affine(Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if _by_matrix_units(x):
+        if _by_matrix_units(x, weight.mT):
             return _in_three_parts(x, weight.mT, bias)
         if bias is None:
             return x @ weight.mT
@@ -126,18 +127,19 @@ def _sum_over_rows(g: Tensor, x: Tensor) -> Tensor:
 
 
 def _product(a: Tensor, b: Tensor) -> Tensor:
-    return _in_three_parts(a, b) if _by_matrix_units(a) else a @ b
+    return _in_three_parts(a, b) if _by_matrix_units(a, b) else a @ b
 
 
-def _by_matrix_units(x: Tensor) -> bool:
+def _by_matrix_units(a: Tensor, b: Tensor) -> bool:
     """In float32 and not TF32, where it was seen to pay; a second derivative is PyTorch's."""
     return (
-        x.is_cuda
-        and x.dtype == torch.float32
+        a.is_cuda
+        and a.dtype == torch.float32
+        and min(*a.shape[1:], b.shape[2]) >= SIDE
         and HAS_TRITON
         and not torch.is_grad_enabled()
         and not torch.backends.cuda.matmul.allow_tf32
-        and torch.cuda.get_device_capability(x.device) == (9, 0)
+        and torch.cuda.get_device_capability(a.device) == (9, 0)
     )
 
 
