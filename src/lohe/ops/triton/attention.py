@@ -277,8 +277,9 @@ def _prepared(call: _Call) -> tuple[Tensor, tuple[Tensor, Tensor]]:
     w, n = _room_for_sums(call, blocks), _room_for_counts(call)
     sequences = n.shape[0] * call.heads
     packed = _room_for_packed(call, n.shape[0], call.keys, _coupled(call))
-    # eight components side by side are read as one, and few of them one by one with longer chunks
-    at_once, chunk = (1, 1024) if features <= kernels.FEW.value else (8, 256)
+    # four components side by side are read as one (eight would take more registers than the sums of
+    # blocks), and few of them one by one with longer chunks
+    at_once, chunk = (1, 1024) if features <= kernels.FEW.value else (4, 256)
     rows = PACKED * 16 // packed.shape[-1]
     counts, packs = sequences * cdiv(features, at_once), sequences * cdiv(call.keys, rows)
     kernels.prepare[(counts + packs + blocks * call.batch * call.heads,)](
