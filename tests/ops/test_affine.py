@@ -94,7 +94,8 @@ def test_transforms_of_torch_func(rng, d_in, d_out):
 def test_a_sum_in_parts_is_the_sum(rng, rows):
     g = torch.randn(2, rows, 5, generator=rng, dtype=torch.float64)
     x = torch.randn(2, rows, 3, generator=rng, dtype=torch.float64)
-    torch.testing.assert_close(module._sum_over_rows(g, x), g.mT @ x, rtol=0, atol=ROUNDING)
+    assert_same(module._sums_over_rows(g, x, True), (g.mT @ x, g.sum(1)))
+    assert module._sums_over_rows(g, x, False)[1] is None
 
 
 def test_parts_divide_the_rows_and_are_few_where_tiles_are_many():
@@ -108,7 +109,7 @@ def test_parts_divide_the_rows_and_are_few_where_tiles_are_many():
 
 def test_no_gradient_is_made_for_what_is_frozen(rng, monkeypatch):
     x, w, b = inputs(rng, 5, 7, True)
-    monkeypatch.setattr(module, "_sum_over_rows", lambda g, x: pytest.fail("not asked for"))
+    monkeypatch.setattr(module, "_sums_over_rows", lambda *_: pytest.fail("not asked for"))
     packed(x.requires_grad_(), w, b).sum().backward()
     assert x.grad is not None
 

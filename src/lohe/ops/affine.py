@@ -65,14 +65,11 @@ class Affine(Function):
 
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-        if _by_matrix_units(x, weight.mT):
-            return _in_three_parts(x, weight.mT, bias)
-        if bias is None:
-            return x @ weight.mT
-        if weight.shape[1] >= WIDE * weight.shape[2]:
+        wide = weight.shape[1] >= WIDE * weight.shape[2]
+        if wide and bias is not None and not _by_matrix_units(x, weight.mT):
             x, weight = _with_bias_columns(x, weight, bias)
             return x @ weight.mT
-        return x @ weight.mT + bias[:, None]
+        return _product(x, weight.mT, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -83,12 +80,15 @@ class Affine(Function):
     @staticmethod
     def backward(ctx: Any, *grads: Tensor) -> tuple[Tensor | None, ...]:
         (g,), (x, weight) = grads, ctx.saved_tensors
-        (want_x, want_w, want_b), (of_x, of_w, of_b) = ctx.needs_input_grad, ctx.models
-        return (
-            _over_models(_product(g, weight), of_x) if want_x else None,
-            _over_models(_sum_over_rows(g, x), of_w) if want_w else None,
-            _over_models(g.sum(-2), of_b) if want_b else None,
-        )
+        want_x, want_w, want_b = ctx.needs_input_grad
+        dx = _product(g, weight) if want_x else None
+        dw = db = None
+        if want_w:
+            dw, db = _sums_over_rows(g, x, want_b)
+        elif want_b:
+            db = g.sum(-2)
+        found = zip((dx, dw, db), ctx.models, strict=True)
+        return tuple(None if t is None else _over_models(t, models) for t, models in found)
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Tensor, int]:
@@ -115,19 +115,31 @@ def _with_bias_columns(x: Tensor, weight: Tensor, bias: Tensor) -> tuple[Tensor,
     return torch.cat([x, ones], dim=-1), weight
 
 
-def _sum_over_rows(g: Tensor, x: Tensor) -> Tensor:
-    """Gᵀ X, the sum over the rows made in parts where a whole one would leave a GPU idle."""
+def _sums_over_rows(g: Tensor, x: Tensor, want_b: bool) -> tuple[Tensor, Tensor | None]:
+    """Gᵀ X and, if it is wanted, Gᵀ 1; in parts where whole sums would leave a GPU idle."""
     models, rows = max(g.shape[0], x.shape[0]), g.shape[1]
     parts = _parts(rows, models * -(-g.shape[-1] // TILE) * -(-x.shape[-1] // TILE))
-    if parts == 1:
-        return _product(g.mT, x)
-    apart = models * parts, rows // parts
-    g, x = (t.expand(models, -1, -1).reshape(*apart, t.shape[-1]) for t in (g, x))
-    return _product(g.mT, x).unflatten(0, (-1, parts)).sum(1)
+    if parts > 1:
+        apart = models * parts, rows // parts
+        g, x = (t.expand(models, -1, -1).reshape(*apart, t.shape[-1]) for t in (g, x))
+    if _by_matrix_units(g.mT, x):
+        from lohe.ops.triton.product import product_and_sums
+
+        dw, db = product_and_sums(g.mT, x)
+    else:
+        dw, db = g.mT @ x, g.sum(-2) if want_b else None
+    if parts > 1:
+        dw = dw.unflatten(0, (-1, parts)).sum(1)
+        db = None if db is None else db.unflatten(0, (-1, parts)).sum(1)
+    return dw, db if want_b else None
 
 
-def _product(a: Tensor, b: Tensor) -> Tensor:
-    return _in_three_parts(a, b) if _by_matrix_units(a, b) else a @ b
+def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
+    if _by_matrix_units(a, b):
+        from lohe.ops.triton.product import product
+
+        return product(a, b, bias)
+    return a @ b if bias is None else a @ b + bias[:, None]
 
 
 def _by_matrix_units(a: Tensor, b: Tensor) -> bool:
@@ -141,12 +153,6 @@ def _by_matrix_units(a: Tensor, b: Tensor) -> bool:
         and not torch.backends.cuda.matmul.allow_tf32
         and torch.cuda.get_device_capability(a.device) == (9, 0)
     )
-
-
-def _in_three_parts(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    from lohe.ops.triton.product import product
-
-    return product(a, b, bias)
 
 
 def _parts(rows: int, tiles: int) -> int:

@@ -8,7 +8,7 @@ from torch.nn import functional as F
 from accuracy import FEW_ULP
 from kernels import DEVICE
 from lohe.ops import affine
-from lohe.ops.triton.product import Tile, product
+from lohe.ops.triton.product import Tile, product, product_and_sums
 
 SMALL = Tile(32, 32, 16, 4, 2)  # more than one of everything
 
@@ -44,6 +44,15 @@ def test_bias_and_what_models_share(rng):
     assert_close(product(a, b, bias, SMALL), a, b, bias)
     assert_close(product(b.mT, a.mT, tile=SMALL), b.mT, a.mT)
     assert_close(product(a, b, bias[:1], SMALL), a, b, bias[:1])
+
+
+def test_sums_of_rows(rng):
+    """Whichever way they lie, and with more than one column of tiles."""
+    a, b = (torch.randn(*s, generator=rng).to(DEVICE) for s in ((3, 70, 52), (3, 52, 70)))
+    for x in (a, a.mT.contiguous().mT):
+        out, sums = product_and_sums(x, b, SMALL)
+        assert_close(out, a, b)
+        torch.testing.assert_close(sums, a.sum(-1), rtol=0, atol=1e-5)
 
 
 def test_views(rng):

@@ -42,21 +42,37 @@ def product(
     tile: Tile | None = None,
 ) -> Float[Tensor, "models rows columns"]:
     """a b + bias, model by model; a tensor that all models share has one."""
+    return _run(a, b, bias, sums=False, tile=tile)[0]
+
+
+def product_and_sums(
+    a: Float[Tensor, "models rows terms"],
+    b: Float[Tensor, "#models terms columns"],
+    tile: Tile | None = None,
+) -> tuple[Float[Tensor, "models rows columns"], Float[Tensor, "models rows"]]:
+    """a b, and a 1: the sum of each row, of which all numbers are at hand."""
+    return _run(a, b, None, sums=True, tile=tile)
+
+
+def _run(
+    a: Tensor, b: Tensor, bias: Tensor | None, *, sums: bool, tile: Tile | None
+) -> tuple[Tensor, Tensor]:
     models, rows, terms, columns = max(a.shape[0], b.shape[0]), *a.shape[1:], b.shape[2]
     out, cut = a.new_empty(models, rows, columns), tile or TILE
+    total = a.new_empty(models, rows if sums else 0)
     added = out if bias is None else bias.contiguous()
     a, b = (x if 1 in x.stride()[1:] else x.contiguous() for x in (a, b))
     (a_strides, across_a, four_a), (b_strides, across_b, four_b) = _layout(a), _layout(b)
     with torch.cuda.device_of(a):
         _product[(cdiv(rows, cut.rows) * cdiv(columns, cut.columns), models)](
-            a, b, added, out, *a_strides, *b_strides, 0 if added.shape[0] == 1 else columns,
+            a, b, added, out, total, *a_strides, *b_strides, 0 if added.shape[0] == 1 else columns,
             rows, columns, terms,
             ACROSS_A=across_a, ACROSS_B=across_b, FOUR_A=four_a, FOUR_B=four_b,
-            FOUR_OUT=1 if columns % 4 else 4, BIAS=bias is not None,
+            FOUR_OUT=1 if columns % 4 else 4, BIAS=bias is not None, SUMS=sums,
             ROWS=cut.rows, COLUMNS=cut.columns, TERMS=cut.terms, TOGETHER=TOGETHER,
             num_warps=cut.warps, num_stages=cut.stages,
         )  # fmt: skip
-    return out
+    return out, total
 
 
 def _layout(x: Tensor) -> tuple[tuple[int, int], bool, int]:
@@ -100,10 +116,11 @@ def _two(x):
 )  # fmt: skip
 @no_type_check
 def _product(
-    p_a, p_b, p_bias, p_out, a_model, a_stride, b_model, b_stride, bias_model,
+    p_a, p_b, p_bias, p_out, p_sums, a_model, a_stride, b_model, b_stride, bias_model,
     rows, columns, terms,
     ACROSS_A: tl.constexpr, ACROSS_B: tl.constexpr,
-    FOUR_A: tl.constexpr, FOUR_B: tl.constexpr, FOUR_OUT: tl.constexpr, BIAS: tl.constexpr,
+    FOUR_A: tl.constexpr, FOUR_B: tl.constexpr, FOUR_OUT: tl.constexpr,
+    BIAS: tl.constexpr, SUMS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     program, model = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -112,16 +129,21 @@ def _product(
     height, at = tl.minimum(down - top, TOGETHER), program % (TOGETHER * across)
     i = (top + at % height) * ROWS + tl.arange(0, ROWS)
     j = at // height * COLUMNS + tl.arange(0, COLUMNS)
-    total = tl.zeros((ROWS, COLUMNS), tl.float32)
+    total, sums = tl.zeros((ROWS, COLUMNS), tl.float32), tl.zeros((ROWS,), tl.float32)
     for start in range(0, terms, TERMS):
         k = start + tl.arange(0, TERMS)
         a = _tile(p_a, i, k, rows, terms, a_stride, model, a_model, ACROSS_A, FOUR_A)
         b = _tile(p_b, k, j, terms, columns, b_stride, model, b_model, ACROSS_B, FOUR_B)
+        if SUMS:
+            sums += tl.sum(a, 1)
         a, a_rest = _two(a)
         b, b_rest = _two(b)
         total = tl.dot(a_rest, b, total, input_precision="tf32")
         total = tl.dot(a, b_rest, total, input_precision="tf32")
         total = tl.dot(a, b, total, input_precision="tf32")
+    if SUMS:  # noqa: SIM102
+        if at // height == 0:
+            tl.store(p_sums + model * rows + i, sums, mask=i < rows)
     if BIAS:
         bias = tl.load(p_bias + model * bias_model + j, mask=j < columns, other=0.0)
         total += bias[None, :]
