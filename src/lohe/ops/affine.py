@@ -14,7 +14,7 @@ from torch import Tensor
 from torch.autograd import Function
 from torch.nn import functional as F
 
-from lohe.ops.available import HAS_TRITON
+from lohe.ops.available import HAS_TRITON, tf32_allowed
 from lohe.transforms import any_vmap
 
 WIDE = 8  # outputs for each input from which on a pass over the outputs costs more than columns
@@ -150,7 +150,7 @@ def _by_matrix_units(a: Tensor, b: Tensor) -> bool:
         and min(*a.shape[1:], b.shape[2]) >= SIDE
         and HAS_TRITON
         and not torch.is_grad_enabled()
-        and not torch.backends.cuda.matmul.allow_tf32
+        and not tf32_allowed()
         and torch.cuda.get_device_capability(a.device) == (9, 0)
     )
 

@@ -244,3 +244,24 @@ def test_every_switch_of_tf32_is_read():
                 assert out.isfinite().all()
     finally:
         torch.backends.cuda.matmul.fp32_precision = before
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="float32; 16-bit couplings have no such room")
+def test_rows_of_tiny_couplings(rng):
+    """Scores of -60: couplings of 1e-26, whose squares are below what float32 holds."""
+    f, g, v = (torch.randn(1, 2, 20, 16, generator=rng).to(DEVICE) for _ in range(3))
+    f, g = f.abs() + 1, -(g.abs() + 1)
+    scale = -60 / (f @ g.mT).mean().item()
+    anchors = sphere.uniform(2, 20, 3, generator=rng).to(DEVICE)
+    x = [t.requires_grad_() for t in (f, g, v, anchors)]
+    for backend, dtype in (("triton", torch.float32), ("reference", torch.float64)):
+        y = lohe.oscillator_attention(
+            *(t.to(dtype) for t in x), scale=scale, causal=True, backend=backend
+        )
+        gradients = torch.autograd.grad(y.square().sum(), x)
+        if backend == "triton":
+            found = [y, *gradients]
+        else:
+            for mine, truth in zip(found, [y, *gradients], strict=True):
+                error = (mine - truth).abs().max() / truth.abs().max()
+                assert error < 1e-3

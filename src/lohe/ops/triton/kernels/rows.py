@@ -43,9 +43,11 @@ def load_mask(p_mask, j, keys, MASKED: tl.constexpr):
 @triton.jit
 @no_type_check
 def inverse_norm(h):
-    """1 / ‖h‖ of each row, and 0 for h = 0."""
-    norm2 = tl.sum(h * h, 1)
-    return tl.where(norm2 > 0.0, 1.0 / tl.sqrt(tl.where(norm2 > 0.0, norm2, 1.0)), 0.0)
+    """1 / ‖h‖ of each row, and 0 for h = 0; squares of a tiny h would be 0, too."""
+    top = tl.max(tl.abs(h), 1)
+    inverse = tl.where(top > 0.0, 1.0 / tl.where(top > 0.0, top, 1.0), 0.0)
+    h *= inverse[:, None]
+    return tl.where(top > 0.0, inverse / tl.sqrt(tl.where(top > 0.0, tl.sum(h * h, 1), 1.0)), 0.0)
 
 
 @triton.jit
