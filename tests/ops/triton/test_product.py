@@ -27,8 +27,8 @@ def test_every_layout(rng, shape, laid):
         (x if way == "rows" else x.mT.contiguous().mT).to(DEVICE)
         for x, way in zip((a, b), laid.split(), strict=True)
     )
-    assert_close(product(a, b, tile=SMALL), a, b)
-    assert_close(product(a, b), a, b)
+    for tile in (SMALL, None):
+        assert_close(product(a, b, tile=tile), a, b)
 
 
 def assert_close(found, a, b, bias=None):

@@ -4,7 +4,9 @@ The units read 11 bits of a number. With a = a₁ + a₂, a₁ the nearest numbe
 
     a b = a₁ b₁ + a₁ b₂ + a₂ b₁,
 
-and what is left out, a₂ b₂ and the last bit of a₂ and b₂, is rounding: 2⁻²³ of |a b|.
+and what is left out, a₂ b₂ and the last bit of a₂ and b₂, is rounding: 2⁻²³ of |a b|. The units cut
+off what does not fit when they add; so they add a few terms at a time, and the sum of those is made
+outside of them. b is taken apart once, before the product, and laid as the units read it.
 """
 # Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
@@ -19,6 +21,7 @@ from torch import Tensor
 
 from lohe.ops.triton.sizes import cdiv
 
+SIDE = 64  # of the squares of b that are turned over
 TOGETHER = 8  # rows of tiles that are made one after the other, so that they share what they read
 
 
@@ -32,7 +35,7 @@ class Tile(NamedTuple):
     stages: int
 
 
-TILE = Tile(128, 64, 32, 4, 3)
+TILE = Tile(128, 64, 32, 8, 3)
 
 
 def product(
@@ -62,17 +65,30 @@ def _run(
     total = a.new_empty(models, rows if sums else 0)
     added = out if bias is None else bias.contiguous()
     a, b = (x if 1 in x.stride()[1:] else x.contiguous() for x in (a, b))
-    (a_strides, across_a, four_a), (b_strides, across_b, four_b) = _layout(a), _layout(b)
+    strides, across, four = _layout(a)
     with torch.cuda.device_of(a):
+        first, rest = _two_parts(b)
         _product[(cdiv(rows, cut.rows) * cdiv(columns, cut.columns), models)](
-            a, b, added, out, total, *a_strides, *b_strides, 0 if added.shape[0] == 1 else columns,
+            a, first, rest, added, out, total, *strides, int(b.shape[0] > 1), int(added.shape[0] > 1),
             rows, columns, terms,
-            ACROSS_A=across_a, ACROSS_B=across_b, FOUR_A=four_a, FOUR_B=four_b,
+            ACROSS=across, FOUR_A=four, FOUR_B=1 if terms % 4 else 4,
             FOUR_OUT=1 if columns % 4 else 4, BIAS=bias is not None, SUMS=sums,
             ROWS=cut.rows, COLUMNS=cut.columns, TERMS=cut.terms, TOGETHER=TOGETHER,
             num_warps=cut.warps, num_stages=cut.stages,
         )  # fmt: skip
     return out, total
+
+
+def _two_parts(b: Tensor) -> tuple[Tensor, Tensor]:
+    """b₁ᵀ and b₂ᵀ."""
+    models, terms, columns = b.shape
+    first, rest = b.new_empty(2, models, columns, terms)
+    strides, across, four = _layout(b)
+    _take_apart[(cdiv(terms, SIDE) * cdiv(columns, SIDE), models)](
+        b, first, rest, *strides, terms, columns,
+        ACROSS=across, FOUR=four, FOUR_OUT=1 if terms % 4 else 4, SIDE=SIDE, num_warps=4,
+    )  # fmt: skip
+    return first, rest
 
 
 def _layout(x: Tensor) -> tuple[tuple[int, int], bool, int]:
@@ -109,17 +125,33 @@ def _two(x):
     return first, x - first
 
 
+@triton.jit(do_not_specialize=["model_stride", "stride", "terms", "columns"])
+@no_type_check
+def _take_apart(
+    p_b, p_first, p_rest, model_stride, stride, terms, columns,
+    ACROSS: tl.constexpr, FOUR: tl.constexpr, FOUR_OUT: tl.constexpr, SIDE: tl.constexpr,
+):  # fmt: skip
+    program, model = tl.program_id(0), tl.program_id(1).to(tl.int64)
+    down = tl.cdiv(terms, SIDE)
+    k = program % down * SIDE + tl.arange(0, SIDE)
+    j = program // down * SIDE + tl.arange(0, SIDE)
+    b = _tile(p_b, k, j, terms, columns, stride, model, model_stride, ACROSS, FOUR)
+    first, rest = _two(b)
+    width = terms // FOUR_OUT
+    inside = (k // FOUR_OUT < width)[:, None] & (j < columns)[None, :]
+    at = (model * columns + j[None, :]) * (width * FOUR_OUT) + k[:, None]
+    tl.store(p_first + at, first, mask=inside)
+    tl.store(p_rest + at, rest, mask=inside)
+
+
 @triton.jit(
-    do_not_specialize=[
-        "a_model", "a_stride", "b_model", "b_stride", "bias_model", "rows", "columns", "terms",
-    ]
-)  # fmt: skip
+    do_not_specialize=["a_model", "a_stride", "b_own", "bias_own", "rows", "columns", "terms"]
+)
 @no_type_check
 def _product(
-    p_a, p_b, p_bias, p_out, p_sums, a_model, a_stride, b_model, b_stride, bias_model,
+    p_a, p_first, p_rest, p_bias, p_out, p_sums, a_model, a_stride, b_own, bias_own,
     rows, columns, terms,
-    ACROSS_A: tl.constexpr, ACROSS_B: tl.constexpr,
-    FOUR_A: tl.constexpr, FOUR_B: tl.constexpr, FOUR_OUT: tl.constexpr,
+    ACROSS: tl.constexpr, FOUR_A: tl.constexpr, FOUR_B: tl.constexpr, FOUR_OUT: tl.constexpr,
     BIAS: tl.constexpr, SUMS: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
@@ -129,23 +161,24 @@ def _product(
     height, at = tl.minimum(down - top, TOGETHER), program % (TOGETHER * across)
     i = (top + at % height) * ROWS + tl.arange(0, ROWS)
     j = at // height * COLUMNS + tl.arange(0, COLUMNS)
+    b_model, b_stride = model * b_own * columns, terms // FOUR_B
     total, sums = tl.zeros((ROWS, COLUMNS), tl.float32), tl.zeros((ROWS,), tl.float32)
     for start in range(0, terms, TERMS):
         k = start + tl.arange(0, TERMS)
-        a = _tile(p_a, i, k, rows, terms, a_stride, model, a_model, ACROSS_A, FOUR_A)
-        b = _tile(p_b, k, j, terms, columns, b_stride, model, b_model, ACROSS_B, FOUR_B)
+        a = _tile(p_a, i, k, rows, terms, a_stride, model, a_model, ACROSS, FOUR_A)
+        b = _tile(p_first, k, j, terms, columns, b_stride, b_model, b_stride, False, FOUR_B)
+        b_rest = _tile(p_rest, k, j, terms, columns, b_stride, b_model, b_stride, False, FOUR_B)
         if SUMS:
             sums += tl.sum(a, 1)
         a, a_rest = _two(a)
-        b, b_rest = _two(b)
-        total = tl.dot(a_rest, b, total, input_precision="tf32")
-        total = tl.dot(a, b_rest, total, input_precision="tf32")
-        total = tl.dot(a, b, total, input_precision="tf32")
+        part = tl.dot(a_rest, b, input_precision="tf32")
+        part = tl.dot(a, b_rest, part, input_precision="tf32")
+        total += tl.dot(a, b, part, input_precision="tf32")
     if SUMS:  # noqa: SIM102
         if at // height == 0:
             tl.store(p_sums + model * rows + i, sums, mask=i < rows)
     if BIAS:
-        bias = tl.load(p_bias + model * bias_model + j, mask=j < columns, other=0.0)
+        bias = tl.load(p_bias + model * bias_own * columns + j, mask=j < columns, other=0.0)
         total += bias[None, :]
     width = columns // FOUR_OUT
     inside = (i < rows)[:, None] & (j // FOUR_OUT < width)[None, :]

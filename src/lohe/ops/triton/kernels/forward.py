@@ -12,8 +12,10 @@ from lohe.ops.triton.kernels.rows import (
     SIZES,
     column,
     inverse_norm,
+    inverse_root,
     load_mask,
     load_rows,
+    near_one,
     times,
     unpacked,
 )
@@ -83,7 +85,7 @@ def drive_and_readout(
     p_g += b * g_batch + head * g_head
     p_packed += b * packed_batch + head * packed_head
     p_mask += b * mask_batch + head * mask_head
-    a = tl.arange(0, BLOCK)
+    a, c = tl.arange(0, BLOCK), tl.arange(0, D_R)
     i = block * BLOCK + a
     first = block * BLOCK + keys - queries  # the key of the block's first query
     last = first + a
@@ -107,55 +109,59 @@ def drive_and_readout(
         COUPLING, SHIFTED, FAST, PRECISION, CAUSAL, MASKED, True, not READOUT,
         D_H, D_R, DH, STEP, p_packed.dtype.element_ty,
     )  # fmt: skip
+    if D_OSC == 2:  # on the circle two numbers do instead of matrices with 16 columns
+        h0, h1 = _pair(h, 2 if FAST else 0, D_R)
+        h0, h1 = h0 * factor(scale, COUPLING), h1 * factor(scale, COUPLING)
+    else:
+        h = unpacked(h, D_OSC if FAST else 0, D_OSC, D_R) * factor(scale, COUPLING)
+
     row = bh.to(tl.int64) * queries + i
     if SHIFTED:
         tl.store(p_top + row, tl.where(top == -float("inf"), 0.0, top), mask=i < queries)
     if READOUT:
-        d = tl.arange(0, DV)
-        end = last if CAUSAL else tl.zeros_like(last) + (keys - 1)
-        seen = (end >= 0) & (end < keys)
-        p_n += b * n_batch + head * keys * (1 + D_OSC)
-        p_r += head * r_head
         # sums over the keys before the diagonal's block; those of the block itself follow
         before = (first - origin) // BLOCK - 1 if CAUSAL else blocks - 1
-        p_w += (bh.to(tl.int64) * blocks + tl.maximum(before, 0)) * (1 + D_OSC) * D_V
-        counts = tl.load(p_n + end, mask=seen, other=0.0)
-        o = tl.load(p_w + d, mask=d < D_V, other=0.0)[None, :]
-        if D_OSC == 2:  # on the circle: two numbers instead of matrices with 16 columns
-            h0, h1 = _pair(h, 2 if FAST else 0, D_R)
-            h0, h1 = h0 * factor(scale, COUPLING), h1 * factor(scale, COUPLING)
-            sum0 = tl.load(p_n + keys + end, mask=seen, other=0.0)
-            sum1 = tl.load(p_n + 2 * keys + end, mask=seen, other=0.0)
+        at = (bh.to(tl.int64) * blocks + tl.maximum(before, 0)) * (1 + D_OSC)
+        some = (before >= 0).to(tl.float32)
+        d = tl.arange(0, DV)
+        if not CAUSAL:
+            last = tl.zeros_like(last) + (keys - 1)
+        p_n += b * n_batch + head * keys * (1 + D_OSC)
+        p_w += at * D_V
+        seen = (last >= 0) & (last < keys)
+        counts = tl.load(p_n + last, mask=seen, other=0.0)
+        if D_OSC == 2:
+            sum0 = tl.load(p_n + keys + last, mask=seen, other=0.0)
+            sum1 = tl.load(p_n + 2 * keys + last, mask=seen, other=0.0)
             if COUPLING == "relu":
                 h0, h1 = h0 + RELU_FLOOR * sum0, h1 + RELU_FLOOR * sum1
-            tl.store(p_h + 2 * row, h0, mask=i < queries)
-            tl.store(p_h + 2 * row + 1, h1, mask=i < queries)
-            norm2 = h0 * h0 + h1 * h1
-            unit = tl.where(norm2 > 0.0, gain / tl.sqrt(tl.where(norm2 > 0.0, norm2, 1.0)), 0.0)
-            z0, z1 = h0 * unit, h1 * unit
+            near = near_one(tl.maximum(tl.abs(h0), tl.abs(h1)))
+            z0, z1 = h0 * near, h1 * near
+            unit = gain * inverse_root(1.0, z0 * z0 + z1 * z1)
+            z0, z1 = z0 * unit, z1 * unit
             along = z0 * sum0 + z1 * sum1
-            w0 = tl.load(p_w + D_V + d, mask=d < D_V, other=0.0)
-            w1 = tl.load(p_w + 2 * D_V + d, mask=d < D_V, other=0.0)
-            o += z0[:, None] * w0[None, :] + z1[:, None] * w1[None, :]
-            if CAUSAL:
+            w1 = tl.load(p_w + D_V + d, mask=d < D_V, other=0.0)
+            w2 = tl.load(p_w + 2 * D_V + d, mask=d < D_V, other=0.0)
+            o = z0[:, None] * w1[None, :] + z1[:, None] * w2[None, :]
+        else:
+            sums = up_to(p_n, last, keys, D_OSC, D_R)
+            if COUPLING == "relu":
+                h += RELU_FLOOR * sums
+            z = h * (gain * inverse_norm(h))[:, None]
+            along = tl.sum(z * sums, 1)
+            o = times(z, p_w + D_V, d, d < D_V, D_V, False, PRECISION, D_OSC, D_R)
+        den = tl.where(counts > 0.0, counts + along, 1.0)
+        w0 = tl.load(p_w + d, mask=d < D_V, other=0.0)
+        o = some * (w0[None, :] + o)
+        if CAUSAL:
+            v = load_rows(p_v + b * v_batch + head * v_head, last, keys, v_token, D_V, DV, True)
+            p_r += head * r_head
+            if D_OSC == 2:
                 r = load_rows(p_r, last, keys, 2, 2, 2, True)
                 r0, r1 = column(r, 0, 2), column(r, 1, 2)
                 x = 1.0 + z0[:, None] * r0[None, :] + z1[:, None] * r1[None, :]
-        else:
-            h = unpacked(h, D_OSC if FAST else 0, D_OSC, D_R) * factor(scale, COUPLING)
-            sums = up_to(p_n, end, keys, D_OSC, D_R)
-            if COUPLING == "relu":
-                h += RELU_FLOOR * sums
-            _keep(p_h, h, row, i, queries, D_OSC, D_R)
-            z = h * (gain * inverse_norm(h))[:, None]
-            along = tl.sum(z * sums, 1)
-            o += times(z, p_w + D_V, d, d < D_V, D_V, False, PRECISION, D_OSC, D_R)
-            if CAUSAL:
+            else:
                 x = 1.0 + times(z, p_r, last, seen, D_OSC, True, PRECISION, D_OSC, D_R)
-        den = tl.where(counts > 0.0, counts + along, 1.0)
-        if CAUSAL:
-            o *= (before >= 0).to(tl.float32)
-            v = load_rows(p_v + b * v_batch + head * v_head, last, keys, v_token, D_V, DV, True)
             m = load_mask(p_mask, last, keys, MASKED)
             x = tl.where((a[None, :] <= a[:, None]) & (m > 0.0)[None, :], x, 0.0)
             o = tl.dot(x.to(v.dtype), v, o, input_precision=PRECISION)
@@ -165,9 +171,15 @@ def drive_and_readout(
             mask=(i < queries)[:, None] & (d < D_V)[None, :],
         )
         tl.store(p_den + row, den, mask=i < queries)
+    if D_OSC == 2:
+        tl.store(p_h + 2 * row, h0, mask=i < queries)
+        tl.store(p_h + 2 * row + 1, h1, mask=i < queries)
     else:
-        h = unpacked(h, D_OSC if FAST else 0, D_OSC, D_R) * factor(scale, COUPLING)
-        _keep(p_h, h, row, i, queries, D_OSC, D_R)
+        tl.store(
+            p_h + row[:, None] * D_OSC + c[None, :],
+            h,
+            mask=(i < queries)[:, None] & (c < D_OSC)[None, :],
+        )
 
 
 @triton.jit
@@ -177,11 +189,3 @@ def _pair(x, SECOND: tl.constexpr, D_R: tl.constexpr):
     k = tl.arange(0, D_R)
     first = tl.sum(tl.where(((k == 0) | (k == SECOND))[None, :], x, 0.0), 1)
     return first, tl.sum(tl.where(((k == 1) | (k == SECOND + 1))[None, :], x, 0.0), 1)
-
-
-@triton.jit
-@no_type_check
-def _keep(p_h, h, row, i, queries, D_OSC: tl.constexpr, D_R: tl.constexpr):
-    c = tl.arange(0, D_R)
-    inside = (i < queries)[:, None] & (c < D_OSC)[None, :]
-    tl.store(p_h + row[:, None] * D_OSC + c[None, :], h, mask=inside)

@@ -43,11 +43,26 @@ def load_mask(p_mask, j, keys, MASKED: tl.constexpr):
 @triton.jit
 @no_type_check
 def inverse_norm(h):
-    """1 / ‖h‖ of each row, and 0 for h = 0; squares of a tiny h would be 0, too."""
-    top = tl.max(tl.abs(h), 1)
-    inverse = tl.where(top > 0.0, 1.0 / tl.where(top > 0.0, top, 1.0), 0.0)
-    h *= inverse[:, None]
-    return tl.where(top > 0.0, inverse / tl.sqrt(tl.where(top > 0.0, tl.sum(h * h, 1), 1.0)), 0.0)
+    """1 / ‖h‖ of each row, and 0 for h = 0."""
+    near = near_one(tl.max(tl.abs(h), 1))
+    h *= near[:, None]
+    return inverse_root(near, tl.sum(h * h, 1))
+
+
+@triton.jit
+@no_type_check
+def near_one(top):
+    """A power of 2 that takes numbers up to `top` to where their squares are numbers, too; 0 where
+    1 / top is none."""
+    up = tl.where(top < 2.0**-126, 0.0, 2.0**80)
+    return tl.where(top < 2.0**-40, up, tl.where(top > 2.0**40, 2.0**-80, 1.0))
+
+
+@triton.jit
+@no_type_check
+def inverse_root(near, square):
+    """near / √square, and 0 for 0."""
+    return tl.where(square > 0.0, near / tl.sqrt(tl.where(square > 0.0, square, 1.0)), 0.0)
 
 
 @triton.jit
