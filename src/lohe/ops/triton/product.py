@@ -69,8 +69,8 @@ def _run(
     with torch.cuda.device_of(a):
         first, rest = _two_parts(b)
         _product[(cdiv(rows, cut.rows) * cdiv(columns, cut.columns), models)](
-            a, first, rest, added, out, total, *strides, int(b.shape[0] > 1), int(added.shape[0] > 1),
-            rows, columns, terms,
+            a, first, rest, added, out, total, *strides,
+            int(b.shape[0] > 1), int(added.shape[0] > 1), rows, columns, terms,
             ACROSS=across, FOUR_A=four, FOUR_B=1 if terms % 4 else 4,
             FOUR_OUT=1 if columns % 4 else 4, BIAS=bias is not None, SUMS=sums,
             ROWS=cut.rows, COLUMNS=cut.columns, TERMS=cut.terms, TOGETHER=TOGETHER,
