@@ -14,9 +14,14 @@ from torch.autograd import Function
 def apply(function: type[Function], *args: Any) -> Any:
     """`function.apply(*args)`; where no transform is at work, past the look at the signature of its
     forward pass, which takes longer than a launch."""
-    if get_interpreter_stack():
+    if under_transforms():
         return function.apply(*args)
     return super(Function, function).apply(*unwrap_dead_wrappers(args))  # pyright: ignore
+
+
+def under_transforms() -> bool:
+    """Whether there is any."""
+    return bool(get_interpreter_stack())
 
 
 def only_vmap() -> bool:
@@ -26,7 +31,7 @@ def only_vmap() -> bool:
 
 def any_vmap() -> bool:
     """Whether there is vmap, and nothing else."""
-    return bool(get_interpreter_stack()) and only_vmap()
+    return under_transforms() and only_vmap()
 
 
 def into_models(x: Tensor, mapped: int | None, size: int) -> Tensor:

@@ -42,6 +42,24 @@ def test_compile_without_graph_breaks(make, backend, call):
         torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.skipif("triton" not in EVERY, reason="kernels run in the interpreter here")
+@pytest.mark.parametrize("coupling", ["softplus", "exp"])
+def test_a_few_queries_against_many_keys_compile(make, monkeypatch, coupling):
+    """They split the keys, inside the same op."""
+    from lohe.ops.triton import decode
+
+    monkeypatch.setattr(decode, "LONG", 30)
+    x = {n: t.float().requires_grad_() for n, t in make(3, 40).items()}
+    attention = partial(
+        lohe.oscillator_attention, backend="triton", coupling=coupling, sharpness=2, causal=True
+    )
+    compiled = torch.compile(attention, fullgraph=True, backend="aot_eager")
+    for found, wanted in zip(
+        _value_and_gradients(compiled, x), _value_and_gradients(attention, x), strict=True
+    ):
+        torch.testing.assert_close(found, wanted)
+
+
 def _value_and_gradients(function, x):
     out = function(**x)
     return (out, *torch.autograd.grad(out.sin().sum(), list(x.values())))

@@ -11,6 +11,7 @@ from lohe import ops, sphere
 from lohe.ops import linear, reference
 from lohe.ops.available import HAS_TRITON, serves
 from lohe.ops.masks import Allowed
+from lohe.transforms import under_transforms
 
 
 @dataclass
@@ -78,20 +79,20 @@ class Cache:
         begun = self.state is not None or self.tokens == f.shape[2]
         if isinstance(sharpness, Tensor) or sharpness != 1 or not (unit_anchors and begun):
             return None
-        if not (f.is_cuda and HAS_TRITON and serves(f.device)):
+        if not (f.is_cuda and HAS_TRITON and serves(f.device)) or under_transforms():
             return None
         if not isinstance(coupling, str) or isinstance(gain, Tensor) or gain > 1:
             return None
+        if torch.float64 in (f.dtype, g.dtype, anchors.dtype):
+            return None
         from lohe.ops.triton import decode
 
-        parts = () if key_mask is None else (key_mask[:, None, None, :],)
-        allowed = Allowed(f.shape[2], g.shape[2], f.device, causal=True, parts=parts)
-        if not decode.serves(f, g, anchors, allowed):
+        if f.shape[2] > decode.MOST_QUERIES:
             return None
         if self.anchors is None:
-            self.anchors = sphere.normalize(anchors)
+            self.anchors = sphere.normalize(anchors.float())
         out, self.state = decode.decode(
-            f, g, v, self.anchors, self.state, allowed,
+            f, g, v, self.anchors[:, : self.tokens], self.state, key_mask,
             coupling=coupling, scale=f.shape[-1] ** -0.5, gain=gain,
         )  # fmt: skip
         return out
@@ -107,7 +108,9 @@ class Cache:
         new = v.shape[2]
         if not ops.takes_state(p, self.max_tokens):
             self.v = _write(self.v, v, self.tokens - new, self.max_tokens)
-            values = self.v[:, :, : self.tokens].to(p.anchors.dtype)
+            values = self.v[:, :, : self.tokens]  # as they are: kernels read 16 bits
+            if p.anchors.dtype == torch.float64:
+                values = values.double()
             return ops.readout(replace(p, v=values), oscillators, backend)
         parts = tuple(x if x.shape[-1] == 1 else x[..., -new:] for x in p.reads.parts)
         allowed = Allowed(new, new, v.device, causal=True, parts=parts)

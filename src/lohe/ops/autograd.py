@@ -82,7 +82,7 @@ def _watched(tensors: Sequence[Tensor]) -> bool:
     )
 
 
-def _call(op: Any, tensors: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
+def call(op: Any, tensors: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
     """Without the dispatcher, which takes 100 us to find the function, if nobody is watching."""
     return (op if _watched(tensors) else op.plain)(*tensors, *rest)
 
@@ -101,7 +101,7 @@ class Forward(Function):
     def forward(name: str, options: int, *args: Any):
         op, _, inputs, _ = PAIRS[name]
         tensors = args[options:]
-        return _call(op, tensors[:inputs], list(tensors[inputs:]), *args[:options])
+        return call(op, tensors[:inputs], list(tensors[inputs:]), *args[:options])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]):
@@ -136,7 +136,7 @@ class Backward(Function):
     def forward(name: str, options: int, *args: Any):
         _, op, inputs, outputs = PAIRS[name]
         tensors, n = args[options:], 1 + inputs + outputs
-        return _call(op, tensors[:n], list(tensors[n:]), *args[:options])
+        return call(op, tensors[:n], list(tensors[n:]), *args[:options])
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]):

@@ -26,7 +26,6 @@ SMALL = 2**16  # query-key pairs in a head up to which one plain tile is faster 
 MANY = 2**18  # pairs in all heads from which on the kernels pay for short sequences, too
 # what the kernels were written for; they are imported where they are used
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
-LONG = 2048  # keys from which a few queries are worth splitting over programs
 MOST_PROGRAMS = 65_535  # along the second axis of a grid
 WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
 WIDE_FLOAT32 = 160 * 1024  # bytes of shared memory: A100 and H100 have them, L4 and RTX 4090 not
@@ -155,11 +154,9 @@ def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor
             options = {"coupling": p.coupling, "scale": p.scale, "shifted": shifted}
             if chosen == "chunked":
                 return chunked.drive(wide(p.f), wide(p.g), p.anchors, p.drives, **options)
-            from lohe.ops.triton import attention, decode
+            from lohe.ops.triton import attention
 
             f, options["scale"] = _scaled_up(p)
-            if p.drives.keys >= LONG and decode.serves(f, p.g, p.anchors, p.drives):
-                return decode.drive_decode(f, p.g, p.anchors, p.drives, **options)
             return attention.drive(f, p.g, p.anchors, p.drives, **options)
         return reference.drive(couplings(p, chosen, shifted=shifted), p.anchors)
 

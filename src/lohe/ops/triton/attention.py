@@ -15,7 +15,7 @@ from torch import Tensor
 from lohe.ops.autograd import Pair, op, register
 from lohe.ops.available import tf32_allowed
 from lohe.ops.masks import Allowed, met
-from lohe.ops.triton import fitting, kernels
+from lohe.ops.triton import decode, fitting, kernels
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
@@ -347,6 +347,9 @@ def drive_forward(
     masks: list[Tensor], coupling: str, causal: bool, shifted: bool, scale: float,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """h, and the largest score of each row if an exponential coupling is shifted by it."""
+    if decode.pays(f.shape[2], g.shape[2]):
+        options = {"coupling": coupling, "causal": causal, "scale": scale, "shifted": shifted}
+        return decode.drive(f, g, r, masks, **options)
     call = _call(f, g, None, r, masks, coupling, causal, shifted)
     with torch.cuda.device_of(f):
         packed = _packed(call, call.r[None], _coupled(call), anchors=True)

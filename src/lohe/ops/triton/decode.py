@@ -3,7 +3,7 @@
 One or a few queries have too little work for a program each, so the keys are split: each program
 leaves its part of h_i = Σ_j w_ij r_j in float32, and a second kernel adds the parts, divides by
 their length and, at p = 1, reads the state of `lohe.ops.linear`, which stands for the values of all
-keys. The time is that of reading g once. Nothing here has a gradient.
+keys. The time is that of reading g once.
 """
 # Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
@@ -13,70 +13,66 @@ from typing import no_type_check
 import torch
 import triton
 import triton.language as tl
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
+from lohe.ops.autograd import call, op
 from lohe.ops.available import tf32_allowed
 from lohe.ops.linear import State
-from lohe.ops.masks import Allowed, met, strides
-from lohe.ops.triton.couplings import RELU_FLOOR, coupled
+from lohe.ops.masks import strides
+from lohe.ops.triton.couplings import LOG2E, RELU_FLOOR, coupled
 from lohe.ops.triton.sizes import cdiv, next_power_of_2
 
 # sizes do not make another kernel: the number of keys grows with every token
 SIZES = ["heads", "splits", "span", "queries", "keys", "r_h", "mask_b", "mask_h"]
 MOST_QUERIES = 16
+LONG = 2048  # keys from which a few queries are worth splitting over programs
 PROGRAMS = 1024  # that fill a GPU: a few for each processor, so that loads are always under way
 FEWEST_KEYS = 512  # of a program: below, starting it costs more than it brings
 BLOCK = 8192  # numbers of g at a time
 
 
-def serves(f: Tensor, g: Tensor, anchors: Tensor, allowed: Allowed) -> bool:
-    """Whether this module applies: few queries, no gradient wanted, masks of keys, no float64."""
-    wanted = torch.is_grad_enabled() and any(x.requires_grad for x in (f, g, anchors))
-    return (
-        not wanted
-        and allowed.queries <= MOST_QUERIES
-        and allowed.by_key
-        and g.stride(-1) == 1
-        and all(x.dtype != torch.float64 for x in (f, g, anchors))
-    )
+def pays(queries: int, keys: int) -> bool:
+    """Whether the keys are worth splitting."""
+    return queries <= MOST_QUERIES and keys >= LONG
 
 
-def drive_decode(
+def drive(
     f: Float[Tensor, "batch heads i d_h"],
-    g: Float[Tensor, "batch heads _ d_h"],
-    anchors: Float[Tensor, "heads _ d_osc"],
-    allowed: Allowed,
+    g: Float[Tensor, "batch heads j d_h"],
+    r: Float[Tensor, "heads j d_osc"],
+    masks: list[Tensor],
     *,
     coupling: str,
+    causal: bool,
     scale: float,
     shifted: bool,
-) -> Float[Tensor, "batch heads i d_osc"]:
-    """h_i = Σ_j σ(f_i·g_j scale) r_j over the first `allowed.keys` keys, in float32.
-
-    g and the anchors may be slices of buffers, and longer than that: nothing is copied.
+) -> tuple[Float[Tensor, "batch heads i d_osc"], Float[Tensor, "batch heads i _"]]:
+    """h_i = Σ_j σ(f_i·g_j scale) r_j in float32; the largest score of each row, times log2 e, if an
+    exponential coupling is shifted by it. g and r may be slices of buffers: nothing is copied.
     """
     with torch.cuda.device_of(f):
-        h, peak = _parts(f, g, anchors, allowed, coupling, scale, shifted)
+        h, peak = _parts(f, g, r, masks, coupling, causal, scale, shifted)
         batch, heads, splits, new, d_osc = h.shape
         out = h.new_empty(batch, heads, new, d_osc)
+        top = h.new_empty(batch, heads, new, int(shifted))
         _sum[(batch * heads * new,)](
-            *(h, peak, out, splits, new),
+            *(h, peak, out, top, splits, new),
             SP=next_power_of_2(splits),
             D=d_osc,
             DP=next_power_of_2(d_osc),
-            PEAK=peak is not h,
+            PEAK=shifted,
         )
-    return out
+    return out, top
 
 
 def decode(
     f: Float[Tensor, "batch heads i d_h"],
-    g: Float[Tensor, "batch heads _ d_h"],
+    g: Float[Tensor, "batch heads j d_h"],
     v: Float[Tensor, "batch heads i d_v"],
-    anchors: Float[Tensor, "heads _ d_osc"],
+    anchors: Float[Tensor, "heads j d_osc"],
     state: State | None,
-    allowed: Allowed,
+    key_mask: Bool[Tensor, "batch j"] | None = None,
     *,
     coupling: str,
     scale: float,
@@ -85,21 +81,32 @@ def decode(
     """Eqs. 2-6 at p = 1 for the last i tokens of a causal sequence, and the state after them.
 
     `g` and `anchors` are of all tokens, `v` of these i, and `state` stands for the values of those
-    before. As in `linear.readout`, anchors are unit vectors and γ <= 1.
+    before. As in `linear.readout`, anchors are unit vectors and γ <= 1. It has no gradient.
     """
+    if state is None:
+        weighted = anchors.new_zeros(*f.shape[:2], anchors.shape[-1] + 1, v.shape[-1])
+        state = State(weighted, weighted[..., 0].clone())
+    masks = [] if key_mask is None else [key_mask[:, None, None, :]]
+    out, *after = call(decode_step, (f, g, v, anchors, *state), masks, coupling, scale, gain)
+    return out, State(*after)
+
+
+@op("triton_decode")
+def decode_step(
+    f: Tensor, g: Tensor, v: Tensor, r: Tensor, weighted: Tensor, total: Tensor,
+    masks: list[Tensor], coupling: str, scale: float, gain: float,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
+    """The output, and both parts of the state."""
     with torch.cuda.device_of(f):
-        h, peak = _parts(f, g, anchors, allowed, coupling, scale, shifted=True)
+        h, peak = _parts(f, g, r, masks, coupling, True, scale, coupling == "exp")
         batch, heads, splits, new, d_osc = h.shape
-        if state is None:
-            weighted = h.new_zeros(batch, heads, d_osc + 1, v.shape[-1])
-            state = State(weighted, weighted.new_zeros(batch, heads, d_osc + 1))
-        state = State(*(x.contiguous() for x in state))
-        after = State(torch.empty_like(state.weighted), torch.empty_like(state.total))
-        out, v = torch.empty_like(v, memory_format=torch.contiguous_format), v.contiguous()
-        mask, mask_strides = _key_mask(allowed)
+        weighted, total, r = weighted.contiguous(), total.contiguous(), _rows_together(r)
+        out, after, counts = v.new_empty(v.shape), *map(torch.empty_like, (weighted, total))
+        mask, mask_strides = _key_mask(masks)
         _read[(batch * heads * new,)](
-            *(h, peak, anchors, v, f if mask is None else mask, *state, out, *after),
-            *(gain**0.5, heads, splits, new, allowed.keys, *anchors.stride()[:2], *mask_strides),
+            *(h, peak, r, v.contiguous(), f if mask is None else mask),
+            *(weighted, total, out, after, counts),
+            *(gain**0.5, heads, splits, new, g.shape[2], *r.stride()[:2], *mask_strides),
             SP=next_power_of_2(splits),
             NP=next_power_of_2(new),
             D=d_osc,
@@ -109,43 +116,48 @@ def decode(
             PEAK=peak is not h,
             KEY=mask is not None,
         )
-    return out, after
+    return out, after, counts
+
+
+@decode_step.register_fake
+def _(f, g, v, r, weighted, total, masks, coupling, scale, gain):  # pyright: ignore
+    return tuple(x.new_empty(x.shape) for x in (v, weighted, total))
 
 
 def _parts(
     f: Tensor,
     g: Tensor,
-    anchors: Tensor,
-    allowed: Allowed,
+    r: Tensor,
+    masks: list[Tensor],
     coupling: str,
+    causal: bool,
     scale: float,
     shifted: bool,
 ) -> tuple[Tensor, Tensor]:
     """h of each part of the keys, (batch, heads, parts, i, d_osc), and the scores that exp was
     shifted by, (batch, heads, parts, i); h again where it was not."""
-    (batch, heads, new, d_h), d_osc, keys = f.shape, anchors.shape[-1], allowed.keys
+    (batch, heads, new, d_h), d_osc, keys = f.shape, r.shape[-1], g.shape[2]
     block = max(16, min(128, BLOCK // next_power_of_2(d_h)))
-    splits = max(1, min(cdiv(keys, FEWEST_KEYS), PROGRAMS // (batch * heads)))
+    splits = max(1, min(cdiv(keys, FEWEST_KEYS), PROGRAMS // max(1, batch * heads)))
     span = cdiv(cdiv(keys, splits), block) * block
     splits = cdiv(keys, span)
-    peaked = coupling == "exp" and shifted
-    f, anchors = f.contiguous(), anchors.float()
+    f, g, r = f.contiguous(), _rows_together(g), _rows_together(r)
     h = f.new_empty(batch, heads, splits, new, d_osc, dtype=torch.float32)
-    peak = h.new_empty(h.shape[:-1]) if peaked else h
-    mask, mask_strides = _key_mask(allowed)
+    peak = h.new_empty(h.shape[:-1]) if shifted else h
+    mask, mask_strides = _key_mask(masks)
     least = 1 if new == 1 else 16  # columns of a matrix product
     strict = g.dtype == torch.float32 and not tf32_allowed()
     (_one if new == 1 else _few)[(batch * heads * splits,)](
-        *(f, g, anchors, f if mask is None else mask, h, peak),
+        *(f, g, r, f if mask is None else mask, h, peak),
         *(scale, heads, splits, span, new, keys),
-        *(*g.stride()[:3], *anchors.stride()[:2], *mask_strides),
+        *(*g.stride()[:3], *r.stride()[:2], *mask_strides),
         DH=d_h,
         DHP=max(least, next_power_of_2(d_h)),
         D=d_osc,
         DP=max(least, next_power_of_2(d_osc)),
         COUPLING=coupling,
-        PEAK=peaked,
-        CAUSAL=allowed.causal,
+        PEAK=shifted,
+        CAUSAL=causal,
         KEY=mask is not None,
         PRECISION="tf32x3" if strict else "tf32",
         BN=block,
@@ -154,9 +166,13 @@ def _parts(
     return h, peak
 
 
-def _key_mask(allowed: Allowed) -> tuple[Tensor | None, tuple[int, ...]]:
-    """The masks of the keys as bytes, and strides for (batch, heads, keys)."""
-    mask = met(allowed.parts)
+def _rows_together(x: Tensor) -> Tensor:
+    return x if x.stride(-1) == 1 else x.contiguous()
+
+
+def _key_mask(masks: list[Tensor]) -> tuple[Tensor | None, tuple[int, ...]]:
+    """The mask of the keys as bytes, and strides for (batch, heads, keys)."""
+    mask = masks[0] if masks else None
     b, h, _, j = strides(mask)
     return None if mask is None else mask.view(torch.uint8), (b, h, j)
 
@@ -289,28 +305,32 @@ def _whole(
     DP: tl.constexpr,
     PEAK: tl.constexpr,
 ):
-    """h of one query from its parts, [DP]."""
+    """h of one query from its parts, [DP], and what its scores were shifted by."""
     i_bh, i_q = (tl.program_id(0) // queries).to(tl.int64), tl.program_id(0) % queries
     o_s, o_d = tl.arange(0, SP), tl.arange(0, DP)
     o_row = (i_bh * splits + o_s) * queries + i_q
     m_h = (o_s < splits)[:, None] & (o_d < D)[None, :]
     b_h = tl.load(p_h + o_row[:, None] * D + o_d[None, :], mask=m_h, other=0.0)  # [SP, DP]
+    top = 0.0
     if PEAK:
         b_peak = tl.load(p_peak + o_row, mask=o_s < splits, other=float("-inf"))
         top = tl.max(b_peak, 0)
-        b_h *= tl.exp(b_peak - tl.where(top == float("-inf"), 0.0, top))[:, None]
-    return tl.sum(b_h, 0)
+        top = tl.where(top == float("-inf"), 0.0, top)
+        b_h *= tl.exp(b_peak - top)[:, None]
+    return tl.sum(b_h, 0), top
 
 
 @triton.jit(do_not_specialize=SIZES)
 @no_type_check
 def _sum(
-    p_h, p_peak, p_out, splits, queries,
+    p_h, p_peak, p_out, p_top, splits, queries,
     SP: tl.constexpr, D: tl.constexpr, DP: tl.constexpr, PEAK: tl.constexpr,
 ):  # fmt: skip
     o_d = tl.arange(0, DP)
-    b_h = _whole(p_h, p_peak, splits, queries, SP, D, DP, PEAK)
+    b_h, top = _whole(p_h, p_peak, splits, queries, SP, D, DP, PEAK)
     tl.store(p_out + tl.program_id(0).to(tl.int64) * D + o_d, b_h, mask=o_d < D)
+    if PEAK:
+        tl.store(p_top + tl.program_id(0), top * LOG2E)
 
 
 @triton.jit(do_not_specialize=SIZES)
@@ -329,7 +349,7 @@ def _read(
     i_b, i_h = i_bh // heads, i_bh % heads
     o_n, o_d, o_v = tl.arange(0, NP), tl.arange(0, DP), tl.arange(0, VP)
     m_d, m_v = o_d < D, o_v < V
-    b_h = _whole(p_h, p_peak, splits, queries, SP, D, DP, PEAK)
+    b_h, _ = _whole(p_h, p_peak, splits, queries, SP, D, DP, PEAK)
     largest = tl.max(tl.abs(b_h), 0)
     b_z = b_h / tl.where(largest < NORMAL, 1.0, largest)
     length = tl.sqrt(tl.sum(b_z * b_z, 0))
