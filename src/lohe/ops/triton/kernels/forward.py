@@ -11,11 +11,10 @@ from lohe.ops.triton.couplings import LOG2E, RELU_FLOOR, coupled, factor
 from lohe.ops.triton.kernels.rows import (
     SIZES,
     column,
-    inverse_norm,
     inverse_root,
+    lift,
     load_mask,
     load_rows,
-    near_one,
     times,
     unpacked,
 )
@@ -76,6 +75,7 @@ def drive_and_readout(
     """h of Eq. 3 for a block of queries and, if READOUT, z of Eq. 4 and o of Eqs. 5 and 6.
 
     f is multiplied by `power`, of 2, so that couplings fit a 16-bit float; `scale` does the rest.
+    If READOUT, a tiny h is kept UP times larger, and its denominator with a minus.
     """
     n = tl.num_programs(0)
     block = n - 1 - tl.program_id(0) if CAUSAL else tl.program_id(0)  # the longest ones first
@@ -135,10 +135,10 @@ def drive_and_readout(
             sum1 = tl.load(p_n + 2 * keys + last, mask=seen, other=0.0)
             if COUPLING == "relu":
                 h0, h1 = h0 + RELU_FLOOR * sum0, h1 + RELU_FLOOR * sum1
-            near = near_one(tl.maximum(tl.abs(h0), tl.abs(h1)))
-            z0, z1 = h0 * near, h1 * near
-            unit = gain * inverse_root(1.0, z0 * z0 + z1 * z1)
-            z0, z1 = z0 * unit, z1 * unit
+            up = lift(tl.maximum(tl.abs(h0), tl.abs(h1)))
+            h0, h1 = h0 * up, h1 * up
+            unit = gain * inverse_root(h0 * h0 + h1 * h1)
+            z0, z1 = h0 * unit, h1 * unit
             along = z0 * sum0 + z1 * sum1
             w1 = tl.load(p_w + D_V + d, mask=d < D_V, other=0.0)
             w2 = tl.load(p_w + 2 * D_V + d, mask=d < D_V, other=0.0)
@@ -147,7 +147,9 @@ def drive_and_readout(
             sums = up_to(p_n, last, keys, D_OSC, D_R)
             if COUPLING == "relu":
                 h += RELU_FLOOR * sums
-            z = h * (gain * inverse_norm(h))[:, None]
+            up = lift(tl.max(tl.abs(h), 1))
+            h *= up[:, None]
+            z = h * (gain * inverse_root(tl.sum(h * h, 1)))[:, None]
             along = tl.sum(z * sums, 1)
             o = times(z, p_w + D_V, d, d < D_V, D_V, False, PRECISION, D_OSC, D_R)
         den = tl.where(counts > 0.0, counts + along, 1.0)
@@ -170,7 +172,7 @@ def drive_and_readout(
             (o * (1.0 / den)[:, None]).to(p_o.dtype.element_ty),
             mask=(i < queries)[:, None] & (d < D_V)[None, :],
         )
-        tl.store(p_den + row, den, mask=i < queries)
+        tl.store(p_den + row, tl.where(up == 1.0, den, -den), mask=i < queries)
     if D_OSC == 2:
         tl.store(p_h + 2 * row, h0, mask=i < queries)
         tl.store(p_h + 2 * row + 1, h1, mask=i < queries)

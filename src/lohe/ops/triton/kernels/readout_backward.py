@@ -10,9 +10,10 @@ import triton.language as tl
 from lohe.ops.triton.kernels.rows import (
     FEW,
     SIZES,
+    UP,
     along,
     column,
-    inverse_norm,
+    inverse_root,
     load_mask,
     load_rows,
     times,
@@ -41,7 +42,8 @@ def readout_queries(
     last = first + a
     own = bh.to(tl.int64) * queries
     row = own + i
-    inverse = 1.0 / tl.load(p_den + row, mask=i < queries, other=1.0)
+    den = tl.load(p_den + row, mask=i < queries, other=1.0)
+    inverse = 1.0 / tl.abs(den)
     do = load_rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True)
     o = load_rows(p_o + own * D_V, i, queries, D_V, D_V, DV, True)
     wide = do.to(tl.float32) * inverse[:, None]
@@ -64,9 +66,10 @@ def readout_queries(
         inside = (last >= 0) & (last < keys)
         dz += along(e, p_r + head * r_head, last, inside, D_OSC, True, PRECISION, D_OSC, D_R)
     h = load_rows(p_h + own * D_OSC, i, queries, D_OSC, D_OSC, D_R, True)
-    unit = inverse_norm(h)
+    unit = inverse_root(tl.sum(h * h, 1))
     z = h * unit[:, None]
-    dh = (dz - z * tl.sum(z * dz, 1)[:, None]) * (gain * unit)[:, None]
+    unit *= gain * tl.where(den < 0.0, UP, 1.0)
+    dh = (dz - z * tl.sum(z * dz, 1)[:, None]) * unit[:, None]
     tl.store(
         p_dh + row[:, None] * D_OSC + c[None, :],
         dh,
@@ -131,11 +134,12 @@ def readout_keys(
     if CAUSAL:
         i = diagonal * BLOCK + a
         real = (i >= 0) & (i < queries)
-        inverse = 1.0 / tl.load(p_den + own + i, mask=real, other=1.0)
+        inverse = 1.0 / tl.abs(tl.load(p_den + own + i, mask=real, other=1.0))
         c_i = tl.load(p_c + own + i, mask=real, other=0.0)
         do = load_rows(p_do + own * D_V, i, queries, D_V, D_V, DV, True)
         p_h += own * D_OSC
-        unit = gain * inverse_norm(load_rows(p_h, i, queries, D_OSC, D_OSC, D_R, True))
+        h = load_rows(p_h, i, queries, D_OSC, D_OSC, D_R, True)
+        unit = gain * inverse_root(tl.sum(h * h, 1))
         seen = (a[:, None] <= a[None, :]) & real[None, :]
         e = tl.dot(v, tl.trans(do), input_precision=PRECISION) * inverse[None, :] - c_i[None, :]
         e = tl.where(seen, e * unit[None, :], 0.0)

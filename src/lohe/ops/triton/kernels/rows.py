@@ -40,29 +40,22 @@ def load_mask(p_mask, j, keys, MASKED: tl.constexpr):
     return inside.to(tl.float32)
 
 
-@triton.jit
-@no_type_check
-def inverse_norm(h):
-    """1 / ‖h‖ of each row, and 0 for h = 0."""
-    near = near_one(tl.max(tl.abs(h), 1))
-    h *= near[:, None]
-    return inverse_root(near, tl.sum(h * h, 1))
+UP = tl.constexpr(2.0**80)
 
 
 @triton.jit
 @no_type_check
-def near_one(top):
-    """A power of 2 that takes numbers up to `top` to where their squares are numbers, too; 0 where
-    1 / top is none."""
-    up = tl.where(top < 2.0**-126, 0.0, 2.0**80)
-    return tl.where(top < 2.0**-40, up, tl.where(top > 2.0**40, 2.0**-80, 1.0))
+def lift(top):
+    """What numbers up to `top` are multiplied by so that their squares do not vanish: 1 or UP, and
+    0 where 1 / top is no number."""
+    return tl.where(top < 2.0**-40, tl.where(top < 2.0**-120, 0.0, UP), 1.0)
 
 
 @triton.jit
 @no_type_check
-def inverse_root(near, square):
-    """near / √square, and 0 for 0."""
-    return tl.where(square > 0.0, near / tl.sqrt(tl.where(square > 0.0, square, 1.0)), 0.0)
+def inverse_root(square):
+    """1 / √square, and 0 for 0."""
+    return tl.where(square > 0.0, 1.0 / tl.sqrt(tl.where(square > 0.0, square, 1.0)), 0.0)
 
 
 @triton.jit
