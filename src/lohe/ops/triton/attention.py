@@ -394,7 +394,7 @@ def attention_backward(
     """df, dg, dv, dr."""
     call = _call(f, g, v, r, masks, coupling, causal, coupling == "exp")
     blocks, programs = call.query_blocks, call.batch * call.heads
-    dh, c = torch.empty_like(h), torch.empty_like(den)
+    dh, c = torch.empty_like(h), h.new_empty(*h.shape[:3], 2)
     s, t = _room_for_sums(call, blocks), call.r.new_empty(*h.shape[:2], blocks, 1 + r.shape[-1])
     constants = call.only(READ)
     few = r.shape[-1] <= kernels.FEW.value
@@ -411,7 +411,7 @@ def attention_backward(
         _run(call, s, t, blocks, reverse=True)
         dv, dr = v.new_empty(v.shape), r.new_empty(call.batch, *r.shape)
         kernels.readout_keys[(call.key_blocks, programs)](
-            do, call.tensors[2], call.r, call.mask, h, den, c, s, t, dr, dv, *strides,
+            do, call.tensors[2], call.r, call.mask, h, c, s, t, dr, dv, *strides,
             call.heads, call.queries, call.keys, call.origin, blocks, gain,
             **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
             maxnreg=_registers(call, 168, 128 if few and causal else 64),

@@ -10,11 +10,11 @@ import triton.language as tl
 from lohe.ops.triton.couplings import LOG2E, RELU_FLOOR, coupled, factor
 from lohe.ops.triton.kernels.rows import (
     SIZES,
-    column,
     inverse_root,
     lift,
     load_mask,
     load_rows,
+    spread_pair,
     times,
     unpacked,
 )
@@ -159,8 +159,7 @@ def drive_and_readout(
             v = load_rows(p_v + b * v_batch + head * v_head, last, keys, v_token, D_V, DV, True)
             p_r += head * r_head
             if D_OSC == 2:
-                r = load_rows(p_r, last, keys, 2, 2, 2, True)
-                r0, r1 = column(r, 0, 2), column(r, 1, 2)
+                r0, r1 = spread_pair(p_r, last, keys)
                 x = 1.0 + z0[:, None] * r0[None, :] + z1[:, None] * r1[None, :]
             else:
                 x = 1.0 + times(z, p_r, last, seen, D_OSC, True, PRECISION, D_OSC, D_R)

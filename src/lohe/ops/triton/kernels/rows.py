@@ -135,3 +135,22 @@ def along(
     else:  # noqa: RET505
         m = _whole(p, index, inside, step, TURNED, D_OSC, D_R)
         return tl.dot(y, tl.trans(m), input_precision=PRECISION)
+
+
+@triton.jit
+@no_type_check
+def load_pair(p, i, count):
+    """Both numbers of rows on the circle, one vector each, 0 outside."""
+    inside = (i >= 0) & (i < count)
+    return (
+        tl.load(p + 2 * i, mask=inside, other=0.0),
+        tl.load(p + 2 * i + 1, mask=inside, other=0.0),
+    )
+
+
+@triton.jit
+@no_type_check
+def spread_pair(p, i, count):
+    """The same for the columns of a tile: read once, not by every thread that has a column."""
+    x = load_rows(p, i, count, 2, 2, 2, True)
+    return column(x, 0, 2), column(x, 1, 2)
