@@ -32,7 +32,7 @@ def readout_queries(
     D_OSC: tl.constexpr, D_V: tl.constexpr, D_R: tl.constexpr, DV: tl.constexpr,
     BLOCK: tl.constexpr,
 ):  # fmt: skip
-    """Back through Eqs. 6-4 for a block of queries: dh; 1 / den and c_i = do′_i·o_i, do′ = do / den;
+    """Back through Eqs. 6-4 for a block of queries: dh, 1 / den, c_i = do′_i·o_i (do′ = do / den),
 
     Σ_i [1; γ z_i] do′_iᵀ and Σ_i γ z_i c_i, from which each key will take its share.
     """
