@@ -15,7 +15,6 @@ from typing import Any
 
 import safetensors.torch
 import torch
-from jaxtyping import UInt8
 from torch import Tensor
 
 from lohe.experiments.store import exact, files
@@ -118,32 +117,6 @@ class Checkpoint:
 
     def _manifest(self, step: int) -> Path:
         return self.folder / f"step-{step}.json"
-
-
-def pack_generator(generator: torch.Generator) -> UInt8[Tensor, " bytes"]:
-    """State of a CPU or CUDA generator as a tensor that a checkpoint can hold."""
-    return generator.get_state().clone()
-
-
-def unpack_generator(
-    state: UInt8[Tensor, " bytes"], device: str | torch.device = "cpu"
-) -> torch.Generator:
-    """A generator on `device` that goes on where the packed one stood.
-
-    >>> rng = torch.Generator().manual_seed(3)
-    >>> again = unpack_generator(pack_generator(rng))
-    >>> torch.equal(torch.rand(2, generator=rng), torch.rand(2, generator=again))
-    True
-    """
-    generator = torch.Generator(device)
-    expected = generator.get_state().numel()
-    if state.numel() != expected:
-        raise ValueError(
-            f"A generator on {device} has a state of {expected} bytes, got {state.numel()}. CPU "
-            "and CUDA generators do not convert: resume on the kind of device that saved this."
-        )
-    generator.set_state(state.cpu())
-    return generator
 
 
 def _owned(tensor: Tensor) -> Tensor:
