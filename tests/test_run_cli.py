@@ -68,6 +68,7 @@ def test_run_trains_records_and_prints_the_table(trained):
     assert "softmax (paper)" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
     # not a terminal: plain lines, and no drawing
+    assert result.stderr.splitlines()[0] == "loading SVA"
     assert result.stderr.count("training 0/2 SVA, ") == PACKS
     assert result.stderr.count("training 2/2 SVA, ") == PACKS
     assert "\x1b" not in result.output

@@ -264,7 +264,7 @@ def _about(seconds: float | None) -> str:
 
 def _measure(measures: list[Measure], bench: Bench) -> None:
     with terminal.bars() as shown:
-        heard = 0
+        heard, bench.progress = 0, shown.loading
 
         def listen(what: str, measure: Measure) -> None:
             nonlocal heard
@@ -327,6 +327,7 @@ def _train(
             device=device,
             size=size,
             root=data,
+            progress=shown.loading,
             listen=shown.training,
             with_weights=models,
             log=log,

@@ -15,7 +15,8 @@ from lohe.experiments.store.locks import Busy
 from lohe.experiments.store.records import Record, key
 from lohe.experiments.store.store import Store
 from lohe.experiments.tables import seed_ranges
-from lohe.tasks import Data, Task
+from lohe.tasks import Data, Task, load_aloud
+from lohe.tasks.progress import Progress, silent
 from lohe.train import Run, Trained, brief, train
 from lohe.version import code_version
 
@@ -81,6 +82,7 @@ def complete(
     device: str = "cpu",
     size: int = 10,
     root: Path | None = None,
+    progress: Progress = silent,
     listen: Listener = lambda what, pack, done, of: None,
     load: Callable[[Task], Data] | None = None,
     keep: Callable[[Pack, Trained], None] = lambda pack, trained: None,
@@ -91,9 +93,10 @@ def complete(
 
     Seeds that another process is training are left to it. Interrupted at any moment, the next call
     continues from the last epoch. The weights of `with_weights` are kept; a run that has a record
-    but no weights is trained again for them, and its record stays.
+    but no weights is trained again for them, and its record stays. `progress` hears of the loading
+    of data, `listen` of everything else.
     """
-    load = load or (lambda task: task.load(root))
+    load = load or (lambda task: load_aloud(task, root, progress))
     loaded: dict[Task, Data] = {}
     with_weights = frozenset(with_weights)
     waiting = deque(packs(runs, size))
