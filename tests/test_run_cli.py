@@ -20,6 +20,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.checkpoints import Checkpoint
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.sva import agreement
+from lohe.run_cli import device_name
 
 SRC = Path(cli.__file__).parents[1]
 PACKS = 5  # mechanisms of Table 2, at smoke scale one pack each
@@ -103,7 +104,17 @@ def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
     assert result.exit_code == 0
     assert result.stdout.startswith("1000 runs, 0 cached, 1000 to train\n")
     assert "  SVA, Softmax, seeds 0-9: 20 epochs, time unknown\n" in result.stdout
+    assert result.stdout.endswith(f"In all 1000 runs of unknown time on {device_name('auto')}\n")
     assert not (tmp_path / "new").exists()
+
+
+def test_unknown_times_are_not_summed_as_nothing(trained):
+    store, _ = trained  # of agreement alone
+    result = lohe("run", "all", "--scale", "smoke", "--seeds", "0", "--store", store, "--dry-run")
+    *rest, last = result.stdout.splitlines()
+    unknown = sum(line.endswith("time unknown") for line in rest)  # one seed a pack
+    said = rf"In all at least \d+ s, {unknown} runs or measurements of unknown time on \w+"
+    assert re.fullmatch(said, last)
 
 
 @pytest.mark.parametrize(

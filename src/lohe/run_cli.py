@@ -240,26 +240,35 @@ def _plan(
     console.print(
         f"{len(wanted)} runs, {len(wanted) - waiting} cached, {waiting} to train", style="bold"
     )
-    known: list[float | None] = []
+    known, unknown = [], 0
     for pack in todo:
         guess = estimates.pack(pack)
-        known.append(guess[0] if guess else None)
+        known += [guess[0]] if guess else []
+        unknown += 0 if guess else len(pack.seeds)
         how = "" if guess is None or guess[1] else ", by a similar run"
-        said = f"{_about(known[-1])}{how}"
+        said = f"{_about(guess[0] if guess else None)}{how}"
         console.print(f"  {pack.name}: {pack.run.epochs} epochs, {said}", soft_wrap=True)
     if measures:
         console.print(f"{len(measures)} measurements to take", style="bold")
     for measure in measures:
-        known.append(estimates.measure(measure))
-        console.print(f"  {measure_name(measure)}: {_about(known[-1])}", soft_wrap=True)
-    if len(known) > 1:
-        unknown = sum(x is None for x in known)
-        rest = f", and {unknown} of unknown time" if unknown else ""
-        console.print(f"In all {_about(sum(x for x in known if x))} on {device}{rest}")
+        seconds = estimates.measure(measure)
+        known += [] if seconds is None else [seconds]
+        unknown += seconds is None
+        console.print(f"  {measure_name(measure)}: {_about(seconds)}", soft_wrap=True)
+    if len(todo) + len(measures) > 1:
+        things = "runs or measurements" if measures else "runs"
+        console.print(f"In all {_in_all(known, unknown, things)} on {device}")
 
 
 def _about(seconds: float | None) -> str:
     return "time unknown" if seconds is None else f"about {duration(seconds)}"
+
+
+def _in_all(known: list[float], unknown: int, things: str) -> str:
+    if not unknown:
+        return _about(sum(known))
+    least = f"at least {duration(sum(known))}, " if known else ""
+    return f"{least}{unknown} {things} of unknown time"
 
 
 def _measure(measures: list[Measure], bench: Bench) -> None:
