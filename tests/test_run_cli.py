@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from lohe import cli, run_cli
 from lohe.experiments import PAPER
 from lohe.experiments.evidence import seeded
+from lohe.experiments.recipes import SCALES
 from lohe.experiments.runner import complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.checkpoints import Checkpoint
@@ -58,6 +60,17 @@ def test_every_command_has_help_with_examples(command):
     assert result.exit_code == 0
     assert f"Examples:\n    lohe {command}" in result.output
     assert max(len(line) for line in result.output.splitlines()) <= 80
+    assert all(f"{scale}:" in result.output for scale in SCALES)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_quick_is_full_at_two_to_five_seeds(name):
+    full, quick = (PAPER[name].runs(Setting(scale)) for scale in ("full", "quick"))
+    assert set(quick) <= set(full)
+    recipes, few = ({replace(run, seed=0) for run in runs} for runs in (full, quick))
+    assert recipes == few
+    seeds = Counter(replace(run, seed=0) for run in set(quick))
+    assert all(2 <= n <= 5 for n in seeds.values())
 
 
 def test_run_trains_records_and_prints_the_table(trained):

@@ -16,7 +16,6 @@ from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, take, untaken
-from lohe.experiments.recipes import SCALES
 from lohe.experiments.runner import Logger, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
 from lohe.experiments.store.records import Record, key
@@ -30,7 +29,13 @@ from lohe.viz.style import drawing, save
 
 ItemName = Annotated[str, typer.Argument(help=f"One of {', '.join(PAPER)}, or all.")]
 CorpusName = Annotated[str, typer.Option(help=f"One of auto, {', '.join(CORPORA)}.")]
-Scale = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
+Scale = Annotated[
+    str,
+    typer.Option(
+        help="full: every run of the study. quick: the same runs at two to five seeds, which count "
+        "for full as well. smoke: two epochs on a little generated data; nothing is judged."
+    ),
+]
 Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
 
 
