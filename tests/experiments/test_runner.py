@@ -148,6 +148,25 @@ def test_seeds_that_are_taken_while_we_look_are_left_too(store, monkeypatch):
     assert asked[1:] == [[2, 3, 4], [2, 4]]
 
 
+@pytest.mark.parametrize("after", [0, 1])
+def test_who_was_taken_for_dead_writes_nothing_more(store, after):
+    """Its claim is taken over after the first or the last epoch; the next pack is trained."""
+    heard, recipe = [], seeds(0)[0].recipe()
+    theirs = store.checkpoint(recipe, [0, 1])
+
+    def taken(pack, epoch, metrics):
+        if (pack.seeds, epoch) == ([0, 1], after):
+            for claim in (store.root / ".lohe" / "claims").iterdir():
+                claim.unlink()
+            theirs.save({"x": torch.ones(1)}, {"of": "others"})
+
+    listen = lambda what, pack, done, of: heard.append((what[:24], pack.seeds))  # noqa: E731
+    assert finished(seeds(0, 1, 2), store, log=taken, listen=listen) == [[2]]
+    assert ("left to others: Our clai", [0, 1]) in heard
+    assert sorted(store.load(recipe)) == [2]
+    assert theirs.load()[1] == {"of": "others"}
+
+
 def test_every_epoch_is_logged_with_the_metrics_of_each_seed(store):
     lines = []
     finished(seeds(3, 1), store, log=lambda *heard: lines.append(heard))

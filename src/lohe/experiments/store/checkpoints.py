@@ -9,7 +9,7 @@ Whatever lacks its JSON does not exist, so a kill leaves the old checkpoint or t
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -28,14 +28,16 @@ REMEDY = "The one before it is used if there is one; otherwise the run starts ov
 class Checkpoint:
     """The latest state of one run, in a folder of its own. One process writes at a time (`claim`).
 
-    `state` is JSON, with NaN and infinities allowed; tensors come back on the CPU.
+    `state` is JSON, with NaN and infinities allowed; tensors come back on the CPU. `check` raises
+    before anything is written where that is no longer ours to do.
     """
 
-    def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, check: Callable[[], None] = lambda: None):
+        self.folder, self.check = Path(folder), check
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Replace the checkpoint; if that fails, a full disk say, the old one is still there."""
+        self.check()
         data = safetensors.torch.save({name: _owned(x) for name, x in tensors.items()})
         manifest = _manifest(data, state)
         self.folder.mkdir(parents=True, exist_ok=True)

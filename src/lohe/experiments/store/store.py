@@ -3,7 +3,7 @@
 import hashlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -94,10 +94,18 @@ class Store:
         lock = self._lock()
         return locks.claim(folder, lock, key(recipe), seeds, heartbeat_s, stale_after_s)
 
-    def checkpoint(self, recipe: dict[str, Any], seeds: Iterable[int]) -> Checkpoint:
-        """Where the pack of these `seeds`, in this order, keeps its state until it is recorded."""
+    def checkpoint(
+        self,
+        recipe: dict[str, Any],
+        seeds: Iterable[int],
+        check: Callable[[], None] = lambda: None,
+    ) -> Checkpoint:
+        """Where the pack of these `seeds`, in this order, keeps its state until it is recorded.
+
+        `check`, a claim's say, raises where it is not to be written any more.
+        """
         pack = hashlib.sha256(repr(list(seeds)).encode()).hexdigest()[:8]
-        return Checkpoint(self.work("checkpoints") / f"{key(recipe)}-{pack}")
+        return Checkpoint(self.work("checkpoints") / f"{key(recipe)}-{pack}", check)
 
     def drop_checkpoints(self, recipe: dict[str, Any], held: Iterable[int] = ()) -> None:
         """Delete those of packs of any size whose seeds have records and that nobody is using.
