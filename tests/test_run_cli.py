@@ -22,7 +22,6 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.checkpoints import Checkpoint
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.sva import agreement
-from lohe.run_cli import device_name
 
 SRC = Path(cli.__file__).parents[1]
 PACKS = 5  # mechanisms of Table 2, at smoke scale one pack each
@@ -117,7 +116,7 @@ def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
     assert result.exit_code == 0
     assert result.stdout.startswith("1000 runs, 0 cached, 1000 to train\n")
     assert "  SVA, Softmax, seeds 0-9: 20 epochs, time unknown\n" in result.stdout
-    assert result.stdout.endswith(f"In all 1000 runs of unknown time on {device_name('auto')}\n")
+    assert result.stdout.endswith("In all runs of unknown time: 1000\n")
     assert not (tmp_path / "new").exists()
 
 
@@ -126,7 +125,7 @@ def test_unknown_times_are_not_summed_as_nothing(trained):
     result = lohe("run", "all", "--scale", "smoke", "--seeds", "0", "--store", store, "--dry-run")
     *rest, last = result.stdout.splitlines()
     unknown = sum(line.endswith("time unknown") for line in rest)  # one seed a pack
-    said = rf"In all at least \d+ s, {unknown} runs or measurements of unknown time on \w+"
+    said = rf"In all at least \d+ s on \w+, runs or measurements of unknown time: {unknown}"
     assert re.fullmatch(said, last)
 
 
@@ -190,7 +189,7 @@ def test_show_prints_the_records_without_training(trained):
 
 @pytest.mark.parametrize("which", ["smoke records", "no records"])
 def test_compare_prints_every_item(trained, tmp_path, which):
-    store = trained[0] if which == "smoke records" else tmp_path / "empty"
+    store = trained[0] if which == "smoke records" else tmp_path
     result = lohe("compare", "--store", store)
     assert result.exit_code == 0
     numbered = {name.removeprefix("table") for name in PAPER if re.fullmatch(r"table\d+", name)}
@@ -198,6 +197,15 @@ def test_compare_prints_every_item(trained, tmp_path, which):
     assert "None of ours yet at scale full: lohe run table2 --scale full." in result.stdout
     tables = [line for line in result.stdout.splitlines() if not line.startswith("- ")]
     assert max(len(line) for line in tables) <= 80
+
+
+@pytest.mark.parametrize("command", [["show", "table2"], ["compare"]], ids=["show", "compare"])
+def test_a_store_that_is_not_there_is_named(tmp_path, monkeypatch, command):
+    result = lohe(*command, "--store", tmp_path / "typo")
+    assert result.exit_code == 2
+    assert f"--store {tmp_path / 'typo'} is no folder" in result.stderr
+    monkeypatch.chdir(tmp_path)  # without the default one: nothing was asked for that is not there
+    assert lohe(*command).exit_code == 0
 
 
 @pytest.mark.parametrize("command", [["show", "table2"], ["compare"]], ids=["show", "compare"])

@@ -27,6 +27,7 @@ from lohe.tasks.sources import find_source
 from lohe.train import Run
 from lohe.viz.style import drawing, save
 
+RESULTS = Path("results")  # where records are, unless told otherwise
 ItemName = Annotated[str, typer.Argument(help=f"One of {', '.join(PAPER)}, or all.")]
 CorpusName = Annotated[str, typer.Option(help=f"One of auto, {', '.join(CORPORA)}.")]
 Scale = Annotated[
@@ -44,7 +45,7 @@ def run_command(
     scale: Scale = "full",
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. 0-49 or 0,3,7. [the item's own]")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    store: Root = Path("results"),
+    store: Root = RESULTS,
     corpus: CorpusName = "auto",
     pack: Annotated[int, typer.Option(help="Seeds trained at once.", min=1)] = 10,
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
@@ -87,7 +88,7 @@ def run_command(
 def show_command(
     name: ItemName,
     scale: Scale = "full",
-    store: Root = Path("results"),
+    store: Root = RESULTS,
     corpus: CorpusName = "auto",
     figure: Annotated[Path | None, typer.Option(help="Write the figure to this file.")] = None,
 ) -> None:
@@ -99,9 +100,8 @@ def show_command(
       lohe show figure6 --figure figure6.png
     """
     with refusals():
-        records = readable_records(Store(store))
-        evidence = Evidence(records, _setting(scale, corpus, records))
-        _show(chosen(name), evidence)
+        items, evidence = chosen(name), _evidence(store, scale, corpus)
+        _show(items, evidence)
         if figure:
             _draw(name, figure, evidence)
 
@@ -115,7 +115,7 @@ def compare_command(
         Path | None, typer.Option(file_okay=False, help="Write a page with figures here.")
     ] = None,
     scale: Scale = "full",
-    store: Root = Path("results"),
+    store: Root = RESULTS,
     corpus: CorpusName = "auto",
 ) -> None:
     """Our numbers beside the paper's, with verdicts: a summary, the headlines, every item.
@@ -129,8 +129,7 @@ def compare_command(
     """
     with refusals():
         asked = {name: item(name) for name in items or PAPER}
-        records = readable_records(Store(store))
-        evidence = Evidence(records, _setting(scale, corpus, records))
+        evidence = _evidence(store, scale, corpus)
         if html:
             from lohe.experiments import page
 
@@ -146,6 +145,15 @@ def compare_command(
         if not brief:
             for section in found:
                 _show_item(section.item, evidence)
+
+
+def _evidence(store: Path, scale: str, corpus: str) -> Evidence:
+    """What to show; the default folder may be missing still, one that was asked for may not."""
+    records = readable_records(Store(store))
+    evidence = Evidence(records, _setting(scale, corpus, records))
+    if store != RESULTS and not store.is_dir():
+        raise FileNotFoundError(f"--store {store} is no folder: lohe run --store {store} makes it.")
+    return evidence
 
 
 def _corpora(name: str, root: Path | None) -> Corpora:
@@ -262,18 +270,14 @@ def _plan(
         console.print(f"  {measure_name(measure)}: {_about(seconds)}", soft_wrap=True)
     if len(todo) + len(measures) > 1:
         things = "runs or measurements" if measures else "runs"
-        console.print(f"In all {_in_all(known, unknown, things)} on {device}")
+        at_least = "at least" if unknown else "about"
+        total = [f"{at_least} {duration(sum(known))} on {device}"] if known else []
+        total += [f"{things} of unknown time: {unknown}"] if unknown else []
+        console.print(f"In all {', '.join(total)}")
 
 
 def _about(seconds: float | None) -> str:
     return "time unknown" if seconds is None else f"about {duration(seconds)}"
-
-
-def _in_all(known: list[float], unknown: int, things: str) -> str:
-    if not unknown:
-        return _about(sum(known))
-    least = f"at least {duration(sum(known))}, " if known else ""
-    return f"{least}{unknown} {things} of unknown time"
 
 
 def _measure(measures: list[Measure], bench: Bench) -> None:
