@@ -210,6 +210,20 @@ def test_checkpoints_of_other_pack_sizes_go_with_their_last_record(store):
     assert not left.folder.exists()
 
 
+@pytest.mark.parametrize(("size", "times"), [(3, 0), (1, 3)], ids=["as before", "otherwise"])
+def test_a_pack_begun_at_another_size_is_not_left_in_silence(store, size, times):
+    def stop(pack, epoch, metrics):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finished(seeds(0, 1, 2), store, size=3, log=stop)
+    heard = []
+    listen = lambda what, pack, done, of: heard.append(what)  # noqa: E731
+    finished(seeds(0, 1, 2), store, size=size, listen=listen)
+    said = "starts over: there is a checkpoint of seeds 0-2, trained at once."
+    assert sum(what.startswith(said) for what in heard) == times
+
+
 def test_a_pack_is_named_by_what_is_not_the_default():
     def name(attention) -> str:
         return Pack(short_sva.run(attention), [0, 1, 4]).name

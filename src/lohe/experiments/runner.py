@@ -118,6 +118,8 @@ def complete(
                     listen("loading", now, 0, pack.run.epochs)
                     loaded[pack.run.task] = load(pack.run.task)
                 data = loaded[pack.run.task]
+                if others := _begun_otherwise(now, store):
+                    listen(f"starts over: {others}", now, 0, pack.run.epochs)
                 checkpoint = store.checkpoint(recipe, todo, claim.check)
                 trained = _train(now, data, checkpoint, device, listen, log)
                 claim.check()
@@ -135,6 +137,21 @@ def complete(
                 waiting.appendleft(Pack(pack.run, busy.free))
         except Lost as lost:
             listen(f"left to others: {lost}", pack, 0, pack.run.epochs)
+
+
+def _begun_otherwise(pack: Pack, store: Store) -> str:
+    """What is said where the seeds were begun in packs of another size; nothing where in this one.
+
+    A pack shares its dropout, so that a part of one cannot be continued.
+    """
+    begun = [seeds for _, seeds in store.begun(pack.run.recipe()) if set(seeds) & set(pack.seeds)]
+    if not begun or pack.seeds in begun:
+        return ""
+    packs = " and of ".join(f"seeds {seed_ranges(seeds)}" for seeds in begun)
+    return (
+        f"there is a checkpoint of {packs}, trained at once. To continue it, stop and give the "
+        "--pack and --seeds that it was begun with."
+    )
 
 
 def _train(

@@ -44,7 +44,7 @@ class Bars:
         rare = what != "training" or done in (0, of)
         if what == "loading":  # of which `loading` says more
             return
-        if what.startswith("left to others"):
+        if ": " in what:  # a remark: left to others, starts over
             self._line(f"{pack.name}: {what}")
         elif not self.progress.disable:
             self._bar(pack.name, pack.name, done, of)

@@ -112,13 +112,18 @@ class Store:
 
         `held` are the seeds that the caller has claimed.
         """
+        for checkpoint, seeds in self.begun(recipe):
+            if not self.missing(recipe, seeds):
+                with suppress(locks.Busy), self.claim(recipe, set(seeds) - set(held)):
+                    checkpoint.clear()
+
+    def begun(self, recipe: dict[str, Any]) -> Iterator[tuple[Checkpoint, list[int]]]:
+        """The checkpoints of packs of any size that can be read, and their seeds."""
         for folder in sorted(self.work("checkpoints").glob(f"{key(recipe)}-*")):
             checkpoint = Checkpoint(folder)
             seeds = _seeds_of(checkpoint.state())
-            if seeds is None or self.missing(recipe, seeds):
-                continue
-            with suppress(locks.Busy), self.claim(recipe, set(seeds) - set(held)):
-                checkpoint.clear()
+            if seeds is not None:
+                yield checkpoint, seeds
 
     def _target(self, new: list[Record], name: str) -> tuple[Path, RecordFile, list[Record]]:
         recipe = new[0].recipe
