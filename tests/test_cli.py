@@ -1,6 +1,8 @@
 """The command `lohe`: what it prints, in words and in JSON, and how it refuses."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -206,3 +208,31 @@ def test_the_data_that_is_there_is_named(monkeypatch, tmp_path):
     there = SimpleNamespace(source=SimpleNamespace(name="x"), state="complete")
     monkeypatch.setattr(doctor, "list_corpora", lambda: [there])
     assert doctor.data().detail.endswith(": x")
+
+
+def test_ctrl_c_while_it_imports_ends_it_quietly(tmp_path):
+    """Also where whoever imports would catch an exception."""
+    wait = "try:\n    time.sleep(60)\nexcept BaseException:\n    pass\n"
+    (tmp_path / "typer.py").write_text(f"import time\nprint('importing', flush=True)\n{wait}")
+    path = os.pathsep.join(map(str, (tmp_path, Path(cli.__file__).parents[1])))
+    running = subprocess.Popen(
+        [sys.executable, "-m", "lohe", "doctor"],
+        env=os.environ | {"PYTHONPATH": path},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert running.stdout is not None
+    assert running.stdout.readline() == "importing\n"
+    running.send_signal(signal.SIGINT)
+    assert running.communicate(timeout=30) == ("", "")
+    assert running.returncode == 130
+
+
+def test_public_names_are_there_and_torch_is_not_until_one_is_used():
+    code = (
+        "import sys, lohe; assert 'torch' not in sys.modules; "
+        "from lohe import *; assert all(hasattr(lohe, name) for name in dir(lohe)); "
+        "assert oscillator_attention is lohe.oscillator_attention; assert not hasattr(lohe, 'x')"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=120)

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from typer.testing import CliRunner
 from lohe import cli, run_cli
 from lohe.experiments import PAPER
 from lohe.experiments.evidence import seeded
+from lohe.experiments.recipes import SCALES
 from lohe.experiments.runner import complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.checkpoints import Checkpoint
@@ -57,6 +59,17 @@ def test_every_command_has_help_with_examples(command):
     assert result.exit_code == 0
     assert f"Examples:\n    lohe {command}" in result.output
     assert max(len(line) for line in result.output.splitlines()) <= 80
+    assert all(f"{scale}:" in result.output for scale in SCALES)
+
+
+@pytest.mark.parametrize("name", PAPER)
+def test_quick_is_full_at_two_to_five_seeds(name):
+    full, quick = (PAPER[name].runs(Setting(scale)) for scale in ("full", "quick"))
+    assert set(quick) <= set(full)
+    recipes, few = ({replace(run, seed=0) for run in runs} for runs in (full, quick))
+    assert recipes == few
+    seeds = Counter(replace(run, seed=0) for run in set(quick))
+    assert all(2 <= n <= 5 for n in seeds.values())
 
 
 def test_run_trains_records_and_prints_the_table(trained):
@@ -68,6 +81,7 @@ def test_run_trains_records_and_prints_the_table(trained):
     assert "softmax (paper)" in result.stdout
     assert max(len(line) for line in result.stdout.splitlines()) <= 80
     # not a terminal: plain lines, and no drawing
+    assert result.stderr.splitlines()[0] == "loading SVA"
     assert result.stderr.count("training 0/2 SVA, ") == PACKS
     assert result.stderr.count("training 2/2 SVA, ") == PACKS
     assert "\x1b" not in result.output
@@ -102,7 +116,17 @@ def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
     assert result.exit_code == 0
     assert result.stdout.startswith("1000 runs, 0 cached, 1000 to train\n")
     assert "  SVA, Softmax, seeds 0-9: 20 epochs, time unknown\n" in result.stdout
+    assert result.stdout.endswith("In all runs of unknown time: 1000\n")
     assert not (tmp_path / "new").exists()
+
+
+def test_unknown_times_are_not_summed_as_nothing(trained):
+    store, _ = trained  # of agreement alone
+    result = lohe("run", "all", "--scale", "smoke", "--seeds", "0", "--store", store, "--dry-run")
+    *rest, last = result.stdout.splitlines()
+    unknown = sum(line.endswith("time unknown") for line in rest)  # one seed a pack
+    said = rf"In all at least \d+ s on \w+, runs or measurements of unknown time: {unknown}"
+    assert re.fullmatch(said, last)
 
 
 @pytest.mark.parametrize(
@@ -165,7 +189,7 @@ def test_show_prints_the_records_without_training(trained):
 
 @pytest.mark.parametrize("which", ["smoke records", "no records"])
 def test_compare_prints_every_item(trained, tmp_path, which):
-    store = trained[0] if which == "smoke records" else tmp_path / "empty"
+    store = trained[0] if which == "smoke records" else tmp_path
     result = lohe("compare", "--store", store)
     assert result.exit_code == 0
     numbered = {name.removeprefix("table") for name in PAPER if re.fullmatch(r"table\d+", name)}
@@ -173,6 +197,15 @@ def test_compare_prints_every_item(trained, tmp_path, which):
     assert "None of ours yet at scale full: lohe run table2 --scale full." in result.stdout
     tables = [line for line in result.stdout.splitlines() if not line.startswith("- ")]
     assert max(len(line) for line in tables) <= 80
+
+
+@pytest.mark.parametrize("command", [["show", "table2"], ["compare"]], ids=["show", "compare"])
+def test_a_store_that_is_not_there_is_named(tmp_path, monkeypatch, command):
+    result = lohe(*command, "--store", tmp_path / "typo")
+    assert result.exit_code == 2
+    assert f"--store {tmp_path / 'typo'} is no folder" in result.stderr
+    monkeypatch.chdir(tmp_path)  # without the default one: nothing was asked for that is not there
+    assert lohe(*command).exit_code == 0
 
 
 @pytest.mark.parametrize("command", [["show", "table2"], ["compare"]], ids=["show", "compare"])

@@ -37,7 +37,7 @@ COLOUR = {"ok": "green", "absent": "yellow", "failed": "red"}
 
 
 def main() -> None:
-    """Entry point of the console script and of `python -m lohe`."""
+    """What `lohe.__main__` calls once everything is imported."""
     app(prog_name="lohe")
 
 

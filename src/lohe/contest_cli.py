@@ -18,7 +18,7 @@ from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
 from lohe.run_cli import Root, device_name, readable_records, refusals
-from lohe.tasks import Data, Task
+from lohe.tasks import Data, Task, load_aloud
 from lohe.train import Run
 
 STAGES = ("choose", *LATER_RUNS, "measure", "page")
@@ -114,13 +114,13 @@ def _after(stage: str, why: str, chosen: choose.Chosen, evidence: Evidence) -> N
 
 def _train(stage: str, store: Store, device: str, root: Path | None, minutes: float | None) -> None:
     """Pack after pack until nothing is missing that nobody trains, or none would end in time."""
-
-    @cache
-    def load(task: Task) -> Data:
-        return task.load(root)
-
     started, busy, expected = time.monotonic(), 0.0, 0.0
     with terminal.bars() as shown:
+
+        @cache
+        def load(task: Task) -> Data:
+            return load_aloud(task, root, shown.loading)
+
         while todo := _missing(stage, store, evidence := _evidence(store)):
             taken, late, keep = 0, 0, _kept(stage, evidence)
             for pack in todo:
@@ -166,7 +166,7 @@ def _measure(store: Store, bench: Bench) -> None:
     todo = untaken(_measures(_evidence(store)), store)
     there = [m for m in todo if m.run and weights.find(store, m.run) is not None]
     with terminal.bars() as shown:
-        heard = 0
+        heard, bench.progress = 0, shown.loading
 
         def listen(what: str, measure: Measure) -> None:
             nonlocal heard

@@ -16,7 +16,6 @@ from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, take, untaken
-from lohe.experiments.recipes import SCALES
 from lohe.experiments.runner import Logger, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
 from lohe.experiments.store.records import Record, key
@@ -28,9 +27,16 @@ from lohe.tasks.sources import find_source
 from lohe.train import Run
 from lohe.viz.style import drawing, save
 
+RESULTS = Path("results")  # where records are, unless told otherwise
 ItemName = Annotated[str, typer.Argument(help=f"One of {', '.join(PAPER)}, or all.")]
 CorpusName = Annotated[str, typer.Option(help=f"One of auto, {', '.join(CORPORA)}.")]
-Scale = Annotated[str, typer.Option(help=f"One of {', '.join(SCALES)}.")]
+Scale = Annotated[
+    str,
+    typer.Option(
+        help="full: every run of the study. quick: the same runs at two to five seeds, which count "
+        "for full as well. smoke: two epochs on a little generated data; nothing is judged."
+    ),
+]
 Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
 
 
@@ -39,7 +45,7 @@ def run_command(
     scale: Scale = "full",
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. 0-49 or 0,3,7. [the item's own]")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    store: Root = Path("results"),
+    store: Root = RESULTS,
     corpus: CorpusName = "auto",
     pack: Annotated[int, typer.Option(help="Seeds trained at once.", min=1)] = 10,
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
@@ -82,7 +88,7 @@ def run_command(
 def show_command(
     name: ItemName,
     scale: Scale = "full",
-    store: Root = Path("results"),
+    store: Root = RESULTS,
     corpus: CorpusName = "auto",
     figure: Annotated[Path | None, typer.Option(help="Write the figure to this file.")] = None,
 ) -> None:
@@ -94,9 +100,8 @@ def show_command(
       lohe show figure6 --figure figure6.png
     """
     with refusals():
-        records = readable_records(Store(store))
-        evidence = Evidence(records, _setting(scale, corpus, records))
-        _show(chosen(name), evidence)
+        items, evidence = chosen(name), _evidence(store, scale, corpus)
+        _show(items, evidence)
         if figure:
             _draw(name, figure, evidence)
 
@@ -110,7 +115,7 @@ def compare_command(
         Path | None, typer.Option(file_okay=False, help="Write a page with figures here.")
     ] = None,
     scale: Scale = "full",
-    store: Root = Path("results"),
+    store: Root = RESULTS,
     corpus: CorpusName = "auto",
 ) -> None:
     """Our numbers beside the paper's, with verdicts: a summary, the headlines, every item.
@@ -124,8 +129,7 @@ def compare_command(
     """
     with refusals():
         asked = {name: item(name) for name in items or PAPER}
-        records = readable_records(Store(store))
-        evidence = Evidence(records, _setting(scale, corpus, records))
+        evidence = _evidence(store, scale, corpus)
         if html:
             from lohe.experiments import page
 
@@ -141,6 +145,15 @@ def compare_command(
         if not brief:
             for section in found:
                 _show_item(section.item, evidence)
+
+
+def _evidence(store: Path, scale: str, corpus: str) -> Evidence:
+    """What to show; the default folder may be missing still, one that was asked for may not."""
+    records = readable_records(Store(store))
+    evidence = Evidence(records, _setting(scale, corpus, records))
+    if store != RESULTS and not store.is_dir():
+        raise FileNotFoundError(f"--store {store} is no folder: lohe run --store {store} makes it.")
+    return evidence
 
 
 def _corpora(name: str, root: Path | None) -> Corpora:
@@ -240,22 +253,27 @@ def _plan(
     console.print(
         f"{len(wanted)} runs, {len(wanted) - waiting} cached, {waiting} to train", style="bold"
     )
-    known: list[float | None] = []
+    known, unknown = [], 0
     for pack in todo:
         guess = estimates.pack(pack)
-        known.append(guess[0] if guess else None)
+        known += [guess[0]] if guess else []
+        unknown += 0 if guess else len(pack.seeds)
         how = "" if guess is None or guess[1] else ", by a similar run"
-        said = f"{_about(known[-1])}{how}"
+        said = f"{_about(guess[0] if guess else None)}{how}"
         console.print(f"  {pack.name}: {pack.run.epochs} epochs, {said}", soft_wrap=True)
     if measures:
         console.print(f"{len(measures)} measurements to take", style="bold")
     for measure in measures:
-        known.append(estimates.measure(measure))
-        console.print(f"  {measure_name(measure)}: {_about(known[-1])}", soft_wrap=True)
-    if len(known) > 1:
-        unknown = sum(x is None for x in known)
-        rest = f", and {unknown} of unknown time" if unknown else ""
-        console.print(f"In all {_about(sum(x for x in known if x))} on {device}{rest}")
+        seconds = estimates.measure(measure)
+        known += [] if seconds is None else [seconds]
+        unknown += seconds is None
+        console.print(f"  {measure_name(measure)}: {_about(seconds)}", soft_wrap=True)
+    if len(todo) + len(measures) > 1:
+        things = "runs or measurements" if measures else "runs"
+        at_least = "at least" if unknown else "about"
+        total = [f"{at_least} {duration(sum(known))} on {device}"] if known else []
+        total += [f"{things} of unknown time: {unknown}"] if unknown else []
+        console.print(f"In all {', '.join(total)}")
 
 
 def _about(seconds: float | None) -> str:
@@ -264,7 +282,7 @@ def _about(seconds: float | None) -> str:
 
 def _measure(measures: list[Measure], bench: Bench) -> None:
     with terminal.bars() as shown:
-        heard = 0
+        heard, bench.progress = 0, shown.loading
 
         def listen(what: str, measure: Measure) -> None:
             nonlocal heard
@@ -327,6 +345,7 @@ def _train(
             device=device,
             size=size,
             root=data,
+            progress=shown.loading,
             listen=shown.training,
             with_weights=models,
             log=log,

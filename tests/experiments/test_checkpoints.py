@@ -9,7 +9,7 @@ import pytest
 import torch
 import workers
 
-from lohe.experiments.store.checkpoints import Checkpoint, pack_generator, unpack_generator
+from lohe.experiments.store.checkpoints import Checkpoint
 
 
 @pytest.fixture
@@ -193,29 +193,3 @@ def test_a_full_disk_is_explained_and_the_old_checkpoint_stays(small_disk, fill)
         checkpoint.save({"x": torch.zeros(10)}, {"long": "x" * 20_000})
     assert names(checkpoint) == before
     assert loaded(checkpoint)[1] == {"step": 1}
-
-
-def test_generators_go_on_where_they_stood(checkpoint):
-    rng = torch.Generator().manual_seed(5)
-    torch.randn(7, generator=rng)
-    checkpoint.save({"rng": pack_generator(rng)}, {})
-    again = unpack_generator(loaded(checkpoint)[0]["rng"])
-    assert torch.equal(torch.randn(9, generator=again), torch.randn(9, generator=rng))
-
-
-def test_a_state_of_another_kind_of_device_is_refused():
-    with pytest.raises(ValueError, match=r"5056 bytes, got 16.*CPU and CUDA"):
-        unpack_generator(torch.zeros(16, dtype=torch.uint8))
-
-
-@pytest.mark.gpu
-@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs CUDA")
-def test_cuda_generators_and_tensors_too(checkpoint):
-    rng = torch.Generator("cuda").manual_seed(5)
-    x = torch.randn(7, generator=rng, device="cuda")
-    checkpoint.save({"rng": pack_generator(rng), "x": x}, {})
-    tensors, _ = loaded(checkpoint)
-    again = unpack_generator(tensors["rng"], "cuda")
-    ours, theirs = (torch.randn(9, generator=g, device="cuda") for g in (again, rng))
-    assert torch.equal(ours, theirs)
-    assert torch.equal(tensors["x"], x.cpu())

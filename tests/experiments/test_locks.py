@@ -13,7 +13,7 @@ from workers import RECIPE
 
 from lohe.experiments.store import exact, processes
 from lohe.experiments.store.files import Damaged
-from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.locks import Busy, Lost
 from lohe.experiments.store.store import Store
 
 
@@ -50,7 +50,7 @@ def test_what_is_held_is_not_given_and_the_rest_is_named(store):
         assert busy.value.free == [3, 4]
         with store.claim(RECIPE, busy.value.free), store.claim({"other": 1}, [0]):
             pass
-        assert not claim.lost
+        claim.check()
     assert is_free(store)
 
 
@@ -144,14 +144,15 @@ def test_the_heart_beats(store, eventually):
     with store.claim(RECIPE, [0], heartbeat_s=0.01, stale_after_s=1) as claim:
         os.utime(claim.path, (0, 0))
         eventually(lambda: claim.path.stat().st_mtime > 0)
-        assert not claim.lost
+        claim.check()
 
 
-def test_who_was_taken_for_dead_can_know_it(store, eventually):
-    with store.claim(RECIPE, [0], heartbeat_s=0.01, stale_after_s=1) as claim:
-        assert not claim.lost
+def test_who_was_taken_for_dead_hears_it_before_the_next_beat(store):
+    with store.claim(RECIPE, [0]) as claim:
+        claim.check()
         claim.path.unlink()
-        eventually(lambda: claim.lost)
+        with pytest.raises(Lost, match=r"Our claim on seeds \[0\] is gone"):
+            claim.check()
 
 
 def test_a_zombie_is_dead():

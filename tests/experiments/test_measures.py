@@ -145,13 +145,18 @@ def test_a_model_that_others_still_train_is_left_to_them(store):
 
 def test_data_is_loaded_once_and_cut_as_the_run_saw_it(store, monkeypatch):
     loads = []
-    monkeypatch.setattr(
-        type(fakes.run().task), "load", lambda self, root=None: loads.append(1) or short_sva.data()
-    )
-    bench = Bench(store)
+
+    def load(self, root, progress):
+        loads.append(1)
+        return short_sva.data()
+
+    monkeypatch.setattr(type(fakes.run().task), "load", load)
+    heard, bench = [], Bench(store)
+    bench.progress = lambda what, done, of: heard.append((what, done, of))
     assert len(bench.data(fakes.run()).train) == 150
     assert len(bench.data(replace(fakes.run(), limit=7)).train) == 7
     assert loads == [1]
+    assert heard == [("loading SVA", 0, None), ("loading SVA", 1, 1)]
 
 
 def test_what_measures_need(store):

@@ -148,6 +148,25 @@ def test_seeds_that_are_taken_while_we_look_are_left_too(store, monkeypatch):
     assert asked[1:] == [[2, 3, 4], [2, 4]]
 
 
+@pytest.mark.parametrize("after", [0, 1])
+def test_who_was_taken_for_dead_writes_nothing_more(store, after):
+    """Its claim is taken over after the first or the last epoch; the next pack is trained."""
+    heard, recipe = [], seeds(0)[0].recipe()
+    theirs = store.checkpoint(recipe, [0, 1])
+
+    def taken(pack, epoch, metrics):
+        if (pack.seeds, epoch) == ([0, 1], after):
+            for claim in (store.root / ".lohe" / "claims").iterdir():
+                claim.unlink()
+            theirs.save({"x": torch.ones(1)}, {"of": "others"})
+
+    listen = lambda what, pack, done, of: heard.append((what[:24], pack.seeds))  # noqa: E731
+    assert finished(seeds(0, 1, 2), store, log=taken, listen=listen) == [[2]]
+    assert ("left to others: Our clai", [0, 1]) in heard
+    assert sorted(store.load(recipe)) == [2]
+    assert theirs.load()[1] == {"of": "others"}
+
+
 def test_every_epoch_is_logged_with_the_metrics_of_each_seed(store):
     lines = []
     finished(seeds(3, 1), store, log=lambda *heard: lines.append(heard))
@@ -189,6 +208,20 @@ def test_checkpoints_of_other_pack_sizes_go_with_their_last_record(store):
     finished(seeds(3), store)
     assert left.load() is None
     assert not left.folder.exists()
+
+
+@pytest.mark.parametrize(("size", "times"), [(3, 0), (1, 3)], ids=["as before", "otherwise"])
+def test_a_pack_begun_at_another_size_is_not_left_in_silence(store, size, times):
+    def stop(pack, epoch, metrics):
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        finished(seeds(0, 1, 2), store, size=3, log=stop)
+    heard = []
+    listen = lambda what, pack, done, of: heard.append(what)  # noqa: E731
+    finished(seeds(0, 1, 2), store, size=size, listen=listen)
+    said = "starts over: there is a checkpoint of seeds 0-2, trained at once."
+    assert sum(what.startswith(said) for what in heard) == times
 
 
 def test_a_pack_is_named_by_what_is_not_the_default():

@@ -58,6 +58,26 @@ def test_lines_where_there_is_no_terminal():
     ]
 
 
+def test_a_bar_while_data_is_loaded():
+    shown, _ = bars(disable=False)
+    shown.loading("loading KeywordSpotting", 0, None)
+    assert tasks(shown) == [("loading KeywordSpotting", 0, None)]  # nobody knows how long
+    shown.loading("decoding yes", 3, 8)
+    assert tasks(shown) == [("decoding yes", 3, 8)]
+    shown.loading("loading KeywordSpotting", 1, 1)
+    assert tasks(shown) == []
+
+
+def test_a_line_when_loading_begins_where_there_is_no_terminal():
+    shown, out = bars(disable=True)
+    for _ in range(2):
+        shown.loading("loading KeywordSpotting", 0, None)
+        for done in range(9):
+            shown.loading("decoding yes", done, 8)
+        shown.loading("loading KeywordSpotting", 1, 1)
+    assert out.getvalue().splitlines() == ["loading KeywordSpotting", "decoding yes"] * 2
+
+
 def test_a_line_now_and_then_while_it_trains(monkeypatch):
     now = [0.0]
     monkeypatch.setattr(terminal.time, "monotonic", lambda: now[0])

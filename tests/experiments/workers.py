@@ -13,7 +13,7 @@ from typing import Any
 import torch
 
 from lohe.experiments.measures import Bench, Findings, Measure, take
-from lohe.experiments.store.checkpoints import Checkpoint, pack_generator, unpack_generator
+from lohe.experiments.store.checkpoints import Checkpoint
 from lohe.experiments.store.locks import Busy
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
@@ -107,15 +107,15 @@ def walk(folder: Path, steps: int) -> None:
     """A resumable run: a random walk that saves each step. Its tensors say which step they are."""
     checkpoint = Checkpoint(folder)
     saved = checkpoint.load()
-    if saved is None:
-        step, x, rng = 0, torch.zeros(5000, dtype=torch.float64), torch.Generator().manual_seed(0)
-    else:
+    step, x, rng = 0, torch.zeros(5000, dtype=torch.float64), torch.Generator().manual_seed(0)
+    if saved is not None:
         tensors, state = saved
-        step, x, rng = state["step"], tensors["x"], unpack_generator(tensors["rng"])
+        step, x = state["step"], tensors["x"]
+        rng.set_state(tensors["rng"])
     while step < steps:
         step += 1
         x += torch.randn(x.shape, generator=rng, dtype=x.dtype)
-        tensors = {"x": x, "rng": pack_generator(rng), "step": torch.tensor(step)}
+        tensors = {"x": x, "rng": rng.get_state(), "step": torch.tensor(step)}
         checkpoint.save(tensors, {"step": step})
 
 

@@ -12,6 +12,7 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 from accuracy import FEW_ULP, assert_as_accurate
+from lohe.experiments.store.checkpoints import Checkpoint
 from lohe.models import (
     ExponentialReadout,
     FrozenAnchors,
@@ -28,7 +29,7 @@ from lohe.models import (
 )
 from lohe.ops import affine, dispatch, norm, unit
 from lohe.tasks import Data, WikiText2, cross_entropy, language
-from lohe.train import AdamW, Pack, Run
+from lohe.train import AdamW, Pack, Run, train
 from lohe.train import pack as packs
 from lohe.train.pack import cosine
 from lohe.train.stepper import GraphStepper, Stepper
@@ -227,3 +228,31 @@ def test_an_epoch_replayed_from_a_graph_repeats_itself(attention, dropout):
         assert torch.equal(parameter, same[name])
     if dropout == 0:
         torch.testing.assert_close(losses, epoch(Stepper)[0], rtol=1e-5, atol=0)
+
+
+@EACH
+def test_stopped_after_an_epoch_and_resumed_is_bitwise_the_same(tmp_path, attention):
+    """The graph is captured anew in the middle of the run; dropout, order and best epoch go on."""
+    how = replace(run(attention, select="lowest perplexity"), epochs=3)
+    how = replace(how, model=replace(how.model, dropout=0.1))
+    checkpoint = Checkpoint(tmp_path)
+
+    def stop(epoch, metrics):
+        raise KeyboardInterrupt
+
+    whole = train(how, [2, 0], data(), device=CUDA)
+    with pytest.raises(KeyboardInterrupt):
+        train(how, [2, 0], data(), device=CUDA, checkpoint=checkpoint, report=stop)
+    heard = []
+    resumed = train(
+        how,
+        [2, 0],
+        data(),
+        device=CUDA,
+        checkpoint=checkpoint,
+        report=lambda epoch, metrics: heard.append(epoch),
+    )
+    assert heard == [1, 2]
+    assert resumed.outcomes == whole.outcomes
+    for name, parameter in whole.parameters.items():
+        assert torch.equal(resumed.parameters[name], parameter), name

@@ -162,22 +162,29 @@ def summarise(packs: dict[str, Learned], tables: dict[str, Table], plan: Plan) -
     """The outcome in a few lines."""
     seconds = ", ".join(f"{name} {pack.seconds:.0f} s" for name, pack in packs.items())
     said = [f"Trained {len(plan.seeds)} seeds of each mechanism at once: {seconds}."]
-    welch, ranks = (agreeing(tables["training"], c) for c in (verdicts.BY_WELCH, verdicts.BY_RANKS))
+    welch, ranks = (
+        counted(tables["training"], column, verdicts.CONSISTENT)
+        for column in (verdicts.BY_WELCH, verdicts.BY_RANKS)
+    )
+    settled = [
+        counted(tables["settling"], verdicts.VERDICT, what)
+        for what in (verdicts.REPRODUCED, verdicts.DIFFERS)
+    ]
     said += [
         f"Accuracy, consistent with the published: {welch} by Welch's interval, {ranks} by ranks. "
         "With so few seeds Welch raises false alarms, and the table says how often.",
-        f"Settling cut short: {agreeing(tables['settling'], verdicts.VERDICT)} horizons are "
-        "consistent with the published changes.",
+        f"Settling cut short, against the published changes: reproduced at {settled[0]} horizons, "
+        f"different at {settled[1]}; at the others {len(plan.seeds)} seeds cannot tell.",
         f"{len(plan.seeds)} seeds cannot test the paper's claim about training failures; "
         "`lohe run table2 --seeds 0-49` runs the published cohort.",
     ]
     return said if plan.published else [verdicts.CUT_SHORT, *said]
 
 
-def agreeing(table: Table, column: str) -> str:
-    """How many rows are consistent by this column, in words."""
+def counted(table: Table, column: str, what: str) -> str:
+    """How many rows have this verdict in this column, in words."""
     found = [row[table.columns.index(column)] for row in table.rows]
-    return f"{found.count(verdicts.CONSISTENT)} of {len(found)}"
+    return f"{found.count(what)} of {len(found)}"
 
 
 def results(

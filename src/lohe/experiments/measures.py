@@ -18,7 +18,8 @@ from lohe.experiments.runner import environment
 from lohe.experiments.store.locks import Busy
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
-from lohe.tasks import Data, Task
+from lohe.tasks import Data, Task, load_aloud
+from lohe.tasks.progress import Progress, silent
 from lohe.train import Run, assembled, brief, described
 from lohe.version import code_version
 
@@ -36,12 +37,13 @@ class Bench:
 
     def __init__(self, store: Store, device: str = "cpu", root: Path | None = None):
         self.store, self.device, self.root = store, torch.device(device), root
+        self.progress: Progress = silent  # of loading data
         self._data: dict[Task, Data] = {}
 
     def data(self, run: Run) -> Data:
         """The data as the run saw it."""
         if run.task not in self._data:
-            self._data[run.task] = run.task.load(self.root)
+            self._data[run.task] = load_aloud(run.task, self.root, self.progress)
         return run.limited(self._data[run.task])
 
     def model(self, run: Run) -> nn.Module:

@@ -11,11 +11,13 @@ from typing import Any
 import torch
 
 from lohe.experiments import weights
-from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.checkpoints import Checkpoint
+from lohe.experiments.store.locks import Busy, Lost
 from lohe.experiments.store.records import Record, key
 from lohe.experiments.store.store import Store
 from lohe.experiments.tables import seed_ranges
-from lohe.tasks import Data, Task
+from lohe.tasks import Data, Task, load_aloud
+from lohe.tasks.progress import Progress, silent
 from lohe.train import Run, Trained, brief, train
 from lohe.version import code_version
 
@@ -81,6 +83,7 @@ def complete(
     device: str = "cpu",
     size: int = 10,
     root: Path | None = None,
+    progress: Progress = silent,
     listen: Listener = lambda what, pack, done, of: None,
     load: Callable[[Task], Data] | None = None,
     keep: Callable[[Pack, Trained], None] = lambda pack, trained: None,
@@ -89,11 +92,13 @@ def complete(
 ) -> Iterator[Pack]:
     """Train what is missing, one pack after the other; yields each as its records are written.
 
-    Seeds that another process is training are left to it. Interrupted at any moment, the next call
+    Seeds that another process is training are left to it, also those that it took from us while we
+    seemed dead. Interrupted at any moment, the next call
     continues from the last epoch. The weights of `with_weights` are kept; a run that has a record
-    but no weights is trained again for them, and its record stays.
+    but no weights is trained again for them, and its record stays. `progress` hears of the loading
+    of data, `listen` of everything else.
     """
-    load = load or (lambda task: task.load(root))
+    load = load or (lambda task: load_aloud(task, root, progress))
     loaded: dict[Task, Data] = {}
     with_weights = frozenset(with_weights)
     waiting = deque(packs(runs, size))
@@ -101,7 +106,7 @@ def complete(
         pack = waiting.popleft()
         recipe = pack.run.recipe()
         try:
-            with store.claim(recipe, pack.seeds):
+            with store.claim(recipe, pack.seeds) as claim:
                 todo = _todo(pack, store, with_weights)
                 if not todo:
                     store.checkpoint(recipe, pack.seeds).clear()  # killed just before it could
@@ -113,12 +118,16 @@ def complete(
                     listen("loading", now, 0, pack.run.epochs)
                     loaded[pack.run.task] = load(pack.run.task)
                 data = loaded[pack.run.task]
-                trained = _train(now, data, store, device, listen, log)
+                if others := _begun_otherwise(now, store):
+                    listen(f"starts over: {others}", now, 0, pack.run.epochs)
+                checkpoint = store.checkpoint(recipe, todo, claim.check)
+                trained = _train(now, data, checkpoint, device, listen, log)
+                claim.check()
                 keep(now, trained)
                 wanted = [s for s in todo if replace(pack.run, seed=s) in with_weights]
                 weights.keep(store, trained, wanted)
                 store.add(records(now, trained, data, device), name=file_name(pack.run))
-                store.checkpoint(recipe, todo).clear()
+                checkpoint.clear()
                 store.drop_checkpoints(recipe, held=pack.seeds)
                 yield now
         except Busy as busy:
@@ -126,10 +135,27 @@ def complete(
             listen(f"left to others: {busy}", Pack(pack.run, held), 0, pack.run.epochs)
             if busy.free:
                 waiting.appendleft(Pack(pack.run, busy.free))
+        except Lost as lost:
+            listen(f"left to others: {lost}", pack, 0, pack.run.epochs)
+
+
+def _begun_otherwise(pack: Pack, store: Store) -> str:
+    """What is said where the seeds were begun in packs of another size; nothing where in this one.
+
+    A pack shares its dropout, so that a part of one cannot be continued.
+    """
+    begun = [seeds for _, seeds in store.begun(pack.run.recipe()) if set(seeds) & set(pack.seeds)]
+    if not begun or pack.seeds in begun:
+        return ""
+    packs = " and of ".join(f"seeds {seed_ranges(seeds)}" for seeds in begun)
+    return (
+        f"there is a checkpoint of {packs}, trained at once. To continue it, stop and give the "
+        "--pack and --seeds that it was begun with."
+    )
 
 
 def _train(
-    pack: Pack, data: Data, store: Store, device: str, listen: Listener, log: Logger
+    pack: Pack, data: Data, checkpoint: Checkpoint, device: str, listen: Listener, log: Logger
 ) -> Trained:
     def report(epoch: int, metrics: list[dict[str, float]]) -> None:
         log(pack, epoch, metrics)
@@ -141,7 +167,7 @@ def _train(
         pack.seeds,
         data,
         device=device,
-        checkpoint=store.checkpoint(pack.run.recipe(), pack.seeds),
+        checkpoint=checkpoint,
         # on a GPU an epoch takes seconds, and writing hundreds of megabytes takes as long
         checkpoint_every=30.0 if device.startswith("cuda") else 0.0,
         report=report,

@@ -36,12 +36,15 @@ class Bars:
     def __init__(self, progress: Progress):
         self.progress, self.out = progress, progress.console
         self.ids: dict[str, TaskID] = {}
+        self.begun: set[str] = set()  # what is being loaded
         self.said = time.monotonic()
 
     def training(self, what: str, pack: Pack, done: int, of: int) -> None:
         """A bar for each pack."""
         rare = what != "training" or done in (0, of)
-        if what.startswith("left to others"):
+        if what == "loading":  # of which `loading` says more
+            return
+        if ": " in what:  # a remark: left to others, starts over
             self._line(f"{pack.name}: {what}")
         elif not self.progress.disable:
             self._bar(pack.name, pack.name, done, of)
@@ -58,10 +61,22 @@ class Bars:
         elif what != "measured":
             self._line(f"{what} {done + 1}/{of} {name}")
 
-    def _bar(self, key: str, text: str, done: int, of: int) -> None:
+    def loading(self, what: str, done: int, of: int | None) -> None:
+        """A bar while data is loaded; elsewhere a line when something begins."""
+        if not self.progress.disable:
+            self._bar("loading", what, done, of)
+            if done == of:
+                self.progress.remove_task(self.ids.pop("loading"))
+        elif done == of:
+            self.begun.discard(what)
+        elif what not in self.begun:
+            self.begun.add(what)
+            self._line(what)
+
+    def _bar(self, key: str, text: str, done: int, of: int | None) -> None:
         if key not in self.ids:
             self.ids[key] = self.progress.add_task(escape(text), total=of)
-        self.progress.update(self.ids[key], description=escape(text), completed=done)
+        self.progress.update(self.ids[key], description=escape(text), total=of, completed=done)
 
     def _line(self, text: str) -> None:
         self.said = time.monotonic()

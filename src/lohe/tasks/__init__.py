@@ -6,7 +6,7 @@ loss = task.loss(model(**batch.inputs), batch.targets)
 """
 
 from lohe.tasks.articles import WikiText2Articles
-from lohe.tasks.dataset import Data, Split, Sums, Task, total
+from lohe.tasks.dataset import Data, Split, Sums, Task, load_aloud, total
 from lohe.tasks.features import KeywordFeatures
 from lohe.tasks.generated import GeneratedClips, GeneratedText
 from lohe.tasks.kws import KeywordSpotting
@@ -31,5 +31,6 @@ __all__ = [
     "WikiText2",
     "WikiText2Articles",
     "data_root",
+    "load_aloud",
     "total",
 ]

@@ -113,6 +113,15 @@ class Task(Protocol):
     def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]: ...
 
 
+def load_aloud(task: Task, root: Path | None, progress: Progress) -> Data:
+    """The task's data; `progress` hears that loading begins and ends, and of long parts of it."""
+    what = f"loading {type(task).__name__}"
+    progress(what, 0, None)
+    data = task.load(root, progress)
+    progress(what, 1, 1)
+    return data
+
+
 def total(tallies: Iterable[Sums]) -> Sums:
     """Sum of the tallies of many batches, on the CPU; floats in float64, as the terms are many.
 

@@ -9,13 +9,12 @@ Whatever lacks its JSON does not exist, so a kill leaves the old checkpoint or t
 import hashlib
 import re
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import safetensors.torch
 import torch
-from jaxtyping import UInt8
 from torch import Tensor
 
 from lohe.experiments.store import exact, files
@@ -29,14 +28,16 @@ REMEDY = "The one before it is used if there is one; otherwise the run starts ov
 class Checkpoint:
     """The latest state of one run, in a folder of its own. One process writes at a time (`claim`).
 
-    `state` is JSON, with NaN and infinities allowed; tensors come back on the CPU.
+    `state` is JSON, with NaN and infinities allowed; tensors come back on the CPU. `check` raises
+    before anything is written where that is no longer ours to do.
     """
 
-    def __init__(self, folder: str | Path):
-        self.folder = Path(folder)
+    def __init__(self, folder: str | Path, check: Callable[[], None] = lambda: None):
+        self.folder, self.check = Path(folder), check
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Replace the checkpoint; if that fails, a full disk say, the old one is still there."""
+        self.check()
         data = safetensors.torch.save({name: _owned(x) for name, x in tensors.items()})
         manifest = _manifest(data, state)
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -118,32 +119,6 @@ class Checkpoint:
 
     def _manifest(self, step: int) -> Path:
         return self.folder / f"step-{step}.json"
-
-
-def pack_generator(generator: torch.Generator) -> UInt8[Tensor, " bytes"]:
-    """State of a CPU or CUDA generator as a tensor that a checkpoint can hold."""
-    return generator.get_state().clone()
-
-
-def unpack_generator(
-    state: UInt8[Tensor, " bytes"], device: str | torch.device = "cpu"
-) -> torch.Generator:
-    """A generator on `device` that goes on where the packed one stood.
-
-    >>> rng = torch.Generator().manual_seed(3)
-    >>> again = unpack_generator(pack_generator(rng))
-    >>> torch.equal(torch.rand(2, generator=rng), torch.rand(2, generator=again))
-    True
-    """
-    generator = torch.Generator(device)
-    expected = generator.get_state().numel()
-    if state.numel() != expected:
-        raise ValueError(
-            f"A generator on {device} has a state of {expected} bytes, got {state.numel()}. CPU "
-            "and CUDA generators do not convert: resume on the kind of device that saved this."
-        )
-    generator.set_state(state.cpu())
-    return generator
 
 
 def _owned(tensor: Tensor) -> Tensor:

@@ -54,18 +54,27 @@ class Busy(RuntimeError):
         )
 
 
+class Lost(RuntimeError):
+    """Others took us for dead, and what was ours is theirs."""
+
+
 @dataclass(frozen=True)
 class Claim:
     """Seeds that are ours to train."""
 
     seeds: list[int]
     path: Path
-    _lost: Event
 
-    @property
-    def lost(self) -> bool:
-        """Others took us for dead, say after a long sleep: what we still do may be done twice."""
-        return self._lost.is_set()
+    def check(self) -> None:
+        """Raise Lost if they no longer are, say after a long sleep; asked before writing."""
+        try:
+            self.path.stat()
+        except FileNotFoundError:
+            raise Lost(
+                f"Our claim on seeds {self.seeds} is gone: {self.path} was not touched for so "
+                "long that another process removed it, and may train them now. Nothing more was "
+                "written; the same command continues once it is done."
+            ) from None
 
 
 @contextmanager
@@ -95,8 +104,8 @@ def claim(
             raise Busy(key, wanted, holders)
         files.write(path, _text(wanted, stale_after_s).encode())
     try:
-        with _heartbeat(path, heartbeat_s) as lost:
-            yield Claim(wanted, path, lost)
+        with _heartbeat(path, heartbeat_s):
+            yield Claim(wanted, path)
     finally:
         path.unlink(missing_ok=True)
 
@@ -140,24 +149,23 @@ def _read(path: Path, now: float) -> Holder:
 
 
 @contextmanager
-def _heartbeat(path: Path, every_s: float) -> Iterator[Event]:
-    """Touch `path` until the block ends; the event is set if somebody removed it."""
-    stop, lost = Event(), Event()
-    thread = Thread(target=_beat, args=(path, every_s, stop, lost), daemon=True)
+def _heartbeat(path: Path, every_s: float) -> Iterator[None]:
+    """Touch `path` until the block ends, or somebody removes it."""
+    stop = Event()
+    thread = Thread(target=_beat, args=(path, every_s, stop), daemon=True)
     thread.start()
     try:
-        yield lost
+        yield
     finally:
         stop.set()
         thread.join()
 
 
-def _beat(path: Path, every_s: float, stop: Event, lost: Event) -> None:
+def _beat(path: Path, every_s: float, stop: Event) -> None:
     while not stop.wait(every_s):
         try:
             os.utime(path)
         except FileNotFoundError:
-            lost.set()
             return
         except OSError:  # a network file system away for a moment; the next beat may land
             continue

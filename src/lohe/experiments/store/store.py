@@ -3,7 +3,7 @@
 import hashlib
 import re
 import warnings
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager, suppress
 from pathlib import Path
 from typing import Any
@@ -94,23 +94,36 @@ class Store:
         lock = self._lock()
         return locks.claim(folder, lock, key(recipe), seeds, heartbeat_s, stale_after_s)
 
-    def checkpoint(self, recipe: dict[str, Any], seeds: Iterable[int]) -> Checkpoint:
-        """Where the pack of these `seeds`, in this order, keeps its state until it is recorded."""
+    def checkpoint(
+        self,
+        recipe: dict[str, Any],
+        seeds: Iterable[int],
+        check: Callable[[], None] = lambda: None,
+    ) -> Checkpoint:
+        """Where the pack of these `seeds`, in this order, keeps its state until it is recorded.
+
+        `check`, a claim's say, raises where it is not to be written any more.
+        """
         pack = hashlib.sha256(repr(list(seeds)).encode()).hexdigest()[:8]
-        return Checkpoint(self.work("checkpoints") / f"{key(recipe)}-{pack}")
+        return Checkpoint(self.work("checkpoints") / f"{key(recipe)}-{pack}", check)
 
     def drop_checkpoints(self, recipe: dict[str, Any], held: Iterable[int] = ()) -> None:
         """Delete those of packs of any size whose seeds have records and that nobody is using.
 
         `held` are the seeds that the caller has claimed.
         """
+        for checkpoint, seeds in self.begun(recipe):
+            if not self.missing(recipe, seeds):
+                with suppress(locks.Busy), self.claim(recipe, set(seeds) - set(held)):
+                    checkpoint.clear()
+
+    def begun(self, recipe: dict[str, Any]) -> Iterator[tuple[Checkpoint, list[int]]]:
+        """The checkpoints of packs of any size that can be read, and their seeds."""
         for folder in sorted(self.work("checkpoints").glob(f"{key(recipe)}-*")):
             checkpoint = Checkpoint(folder)
             seeds = _seeds_of(checkpoint.state())
-            if seeds is None or self.missing(recipe, seeds):
-                continue
-            with suppress(locks.Busy), self.claim(recipe, set(seeds) - set(held)):
-                checkpoint.clear()
+            if seeds is not None:
+                yield checkpoint, seeds
 
     def _target(self, new: list[Record], name: str) -> tuple[Path, RecordFile, list[Record]]:
         recipe = new[0].recipe

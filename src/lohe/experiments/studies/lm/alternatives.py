@@ -151,7 +151,7 @@ def table(evidence: Evidence) -> Table:
         rows.append((f"8 heads, d_model {d}", *_cells(here, theirs, lambda f, d=d: f.heads[d])))
     columns = ("change", "softmax", "oscillator", "gap", "paper: softmax", "oscillator", "gap")
     recorded = bool(here.base or any(here.changed.values()))
-    notes = ["WikiText-2 perplexity by the published protocol, d_osc = 2, free anchors."]
+    notes = ["Perplexity, d_osc = 2, free anchors."]
     notes += about(evidence, "claim-alternatives", recorded, ["wikitext2"])
     return Table("Appendix E. Alternatives to a larger d_osc", columns, rows, notes)
 

@@ -33,6 +33,7 @@ from lohe.train import Run
 DIMENSIONS = (2, 4, 8, 16, 32)
 SEEDS = 5
 STRICT = "valid_strict.perplexity"
+PPL = "PPL, published protocol"
 
 
 def runs(setting: Setting) -> list[Run]:
@@ -72,10 +73,10 @@ def printed_oscillator(corpus: str, d_osc: int) -> list[float]:
 def table_4(evidence: Evidence) -> Table:
     """Table 4 (tab:lm): perplexity against oscillator dimension, ours beside the published."""
     rows = [row for corpus in CORPORA for row in _rows(evidence, corpus)]
-    columns = ("corpus, mechanism", "seeds", "PPL", "strict", "gap", "paper", "gap")
+    columns = ("corpus, mechanism", "seeds", PPL, "strict", "gap", "paper", "gap")
     notes = [
         "Lowest validation perplexity over epochs, as published. gap: to softmax's mean. strict: "
-        "the same models, scored without the inserted tokens. As published the anchors are free; "
+        "the same models, scored without the inserted marks. As published the anchors are free; "
         "as defined they stay on the sphere.",
         *about(evidence, "table4", any(softmax(evidence, corpus) for corpus in CORPORA)),
     ]

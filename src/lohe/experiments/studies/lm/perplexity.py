@@ -21,6 +21,7 @@ from lohe.train import Run
 CORPORA: Mapping[str, str] = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
 UNPRINTED = "not in the paper"
 TREND = "a trend only, from 27,096 training chunks against the published 4.67 million"
+PROTOCOL = "WikiText-2 is scored by the published protocol: inserted end marks count."
 
 
 def oscillator(reading: str, d_osc: int, sharpness: float = 1) -> Oscillator:
@@ -97,6 +98,11 @@ def name(setting: Setting, corpus: str) -> str:
     return f"{CORPORA[corpus]} (trend)" if trend else CORPORA[corpus]
 
 
+def protocol(corpus: str) -> str:
+    """How the corpus is scored, for titles: WikiText-2 can be in two ways."""
+    return ", published protocol" if corpus == "wikitext2" else ""
+
+
 def about(
     evidence: Evidence, item: str, recorded: bool, corpora: Collection[str] = CORPORA
 ) -> list[str]:
@@ -107,16 +113,17 @@ def about(
         return [f"None of ours yet at scale {scale}: lohe run {item} --scale {scale}."]
     if setting.scale == "smoke":
         return ["Smoke scale: generated data, nothing has been learned."]
+    notes = [PROTOCOL] if "wikitext2" in corpora else []
     if setting.corpora.published:
-        return []
-    notes = {
+        return notes
+    differs = {
         "wikitext2": "WikiText-2 here is the `tokens` release; the paper used the raw one: "
         "perplexities are not comparable, their ratios are.",
         "tinystories": f"TinyStories here shows {TREND}, gone through up to "
         f"{setting.corpora.story_epochs} times; scored on the half of the validation stories that "
         "no epoch was selected on.",
     }
-    return [notes[corpus] for corpus in corpora]
+    return notes + [differs[corpus] for corpus in corpora]
 
 
 def shown(values: Sequence[float], digits: int = 2) -> str:

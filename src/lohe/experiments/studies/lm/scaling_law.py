@@ -20,6 +20,7 @@ from lohe.experiments.studies.lm.perplexity import (
     log_ratio,
     name,
     oscillator,
+    protocol,
     run,
     same_ratio,
 )
@@ -221,7 +222,7 @@ def figure_6(evidence: Evidence) -> Figure:
             _draw(bottom, here, True, SHIFTS[who], **looks[who])
         top.axhline(1, color=ORANGE, ls="--", lw=1.3, label="softmax")
         _perplexity_axis(top, softmax(evidence, corpus))
-        top.set_title(name(evidence.setting, corpus))
+        top.set_title(name(evidence.setting, corpus) + protocol(corpus))
         top.set_ylabel("perplexity / softmax's")
         bottom.set_ylabel("gap, % of softmax's perplexity")
         bottom.set_yscale("log")

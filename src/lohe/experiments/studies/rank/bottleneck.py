@@ -10,6 +10,7 @@ from lohe.experiments.item import Figure, Item
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm.perplexity import PROTOCOL, protocol
 from lohe.experiments.studies.rank import (
     cohort,
     effective_rank,
@@ -51,6 +52,7 @@ def table_of_ranks(evidence: Evidence) -> Table:
         "are free that of what the clamp leaves.",
         "Perplexity: mean ± standard deviation over seeds; of a truncated model with the causal "
         "mask applied again, and in brackets without it, as published.",
+        PROTOCOL,
     ]
     if not rows:
         scale = evidence.setting.scale
@@ -106,7 +108,7 @@ def figure_10(evidence: Evidence) -> Figure:
         _draw_ranks(left, evidence, corpus)
         left.set_title(f"{title}: effective rank")
         _draw_perplexities(right, evidence, corpus)
-        right.set_title(f"{title}: perplexity at a rank ceiling")
+        right.set_title(f"{title}: perplexity at a rank ceiling{protocol(corpus)}")
     return figure
 
 

@@ -5,6 +5,7 @@ from statistics import fmean
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm.perplexity import PROTOCOL
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few, listed
 from lohe.experiments.tables import Table, plus_minus
@@ -72,7 +73,8 @@ def table_of_scores(evidence: Evidence) -> Table:
                 rows.append((f"{title}, {d}", *cells, paper))
     notes = [
         "Validation perplexity, mean ± standard deviation over seeds; rank 32 is softmax itself. "
-        "The paper's column is its softmax."
+        "The paper's column is its softmax.",
+        PROTOCOL,
     ]
     if not rows:
         scale = evidence.setting.scale

@@ -119,7 +119,8 @@ def _notes(evidence: Evidence, name: str) -> list[str]:
     said = ", ".join(f"{task} {n}" for task, n in models.items())
     notes = [
         "Change from the closed form, accuracy in percentage points, language models in percent of "
-        "perplexity; ± standard error, over models where there are several, else over draws. "
+        "perplexity (WikiText-2's by the published protocol); ± standard error, over models where "
+        "there are several, else over draws. "
         "Paper: one model, over draws; SVA five models, error unknown.",
         f"Models: {said}; the selected epoch, where the paper's keyword model is that of the last. "
         f"The whole validation split. Subset: one model, {DRAWS} draws, {KWS.subset} clips or "
