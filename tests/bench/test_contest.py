@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import lohe
 from lohe.bench import attention, clock, contest, decode, gate, step
 from lohe.bench.contest import Contestant, attempt, rivals
 from lohe.bench.rows import Row, Spread
@@ -177,8 +178,22 @@ def test_decoding_keeps_its_context_and_tells_its_cache(setup, dtype, monkeypatc
 
 def test_a_wrong_step_of_decoding_is_caught(setup, monkeypatch):
     step_of = decode.Decoding.step
-    monkeypatch.setattr(decode.Decoding, "step", lambda self: 1.01 * step_of(self))
+    monkeypatch.setattr(decode.Decoding, "step", lambda *x: 1.01 * step_of(*x))
     setup = setup()
+    rows = list(decode.compare(setup, setup.case(2, 2, 40, 16, causal=True), RELU))
+    assert (rows[0].status, rows[0].kind) == ("wrong", "ours")
+
+
+def test_decoding_without_the_floor_of_relu_is_caught(setup, monkeypatch):
+    step_of = decode.Decoding.step
+
+    def without_floor(self, *new):
+        self.layer.coupling, self.layer.backend = torch.relu, "reference"
+        with lohe.checks(False):  # which ask that couplings be positive
+            return step_of(self, *new)
+
+    monkeypatch.setattr(decode.Decoding, "step", without_floor)
+    setup = setup(torch.bfloat16)
     rows = list(decode.compare(setup, setup.case(2, 2, 40, 16, causal=True), RELU))
     assert (rows[0].status, rows[0].kind) == ("wrong", "ours")
 
