@@ -28,6 +28,7 @@ MANY = 2**18  # pairs in all heads from which on the kernels pay for short seque
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
 LONG = 2048  # keys from which a few queries are worth splitting over programs
 MOST_PROGRAMS = 65_535  # along the second axis of a grid
+MOST_TOKENS = 2**23  # of 256 numbers each: kernels count those of a head with 32 bits
 WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
 # bytes of shared memory: A100 and H100 have the first, H100 the second, L4 and RTX 4090 neither
 WIDE_FLOAT32, WIDEST_FLOAT32 = 160 * 1024, 176 * 1024
@@ -262,6 +263,8 @@ def _not_by_triton(p: Problem) -> str | None:
         return "it computes in float32, and there are float64 inputs"
     if p.f.shape[0] * p.f.shape[1] > MOST_PROGRAMS:
         return f"batch x heads is more than {MOST_PROGRAMS}, a limit of CUDA's"
+    if max(p.drives.queries, p.drives.keys) > MOST_TOKENS:
+        return f"there are more than {MOST_TOKENS} tokens, and it counts with 32 bits"
     if not p.drives.by_key:
         return "`mask` differs from query to query; `causal` and `key_mask` are served"
     widths = {"d_h": p.f.shape[-1], "d_osc": p.anchors.shape[-1]}
