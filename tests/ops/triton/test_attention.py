@@ -116,6 +116,17 @@ def test_full_tiles(rng, make, dtype, d_h, call):
     check(rng, make(333, 400, d_h=d_h, d_v=64, d_osc=2), dtype, **call)
 
 
+@pytest.mark.skipif(INTERPRETED, reason="minutes in the interpreter")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("d_h", [64, 128])
+@pytest.mark.parametrize("d_osc", [3, 8, 32, 64])
+@pytest.mark.parametrize(
+    "call", [{"causal": True, "coupling": "relu"}, {"sharpness": 4, "gain": 1.7}], ids=str
+)
+def test_full_tiles_on_spheres(rng, make, dtype, d_h, d_osc, call):
+    check(rng, make(333, 400, d_h=d_h, d_v=d_h, d_osc=d_osc), dtype, **call)
+
+
 def test_a_drive_that_is_not_shifted(rng, make, small_tiles):
     """Physics settles at a rate of ‖h‖: then exp must be exp."""
     x = {name: t.to(DEVICE, torch.float32) for name, t in make(20, 30).items()}
@@ -132,6 +143,23 @@ def test_the_same_bits_again_and_nothing_left_unwritten(make, small_tiles, deter
     for name, found in one.items():
         assert torch.equal(found, two[name]), name
         assert found.isfinite().all(), name
+
+
+@pytest.mark.skipif(INTERPRETED, reason="minutes in the interpreter")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("d_osc", "sharpness"), [(2, 1), (32, 1), (32, 4)])
+def test_the_same_bits_again_from_full_tiles(rng, make, deterministic, dtype, d_osc, sharpness):
+    """Those that are the default, with enough programs to come in another order."""
+    x = {n: t.to(DEVICE, dtype) for n, t in make(1003, 1003, d_h=64, d_v=64, d_osc=d_osc).items()}
+    x["anchors"] = x["anchors"].float()
+    if sharpness > 1:
+        x["gain"] = torch.tensor([0.7, 1.7], device=DEVICE)
+    direction = torch.randn(2, 2, 1003, 64, generator=rng).to(DEVICE)
+    call = {"coupling": "relu", "sharpness": sharpness, "causal": True, "backend": "triton"}
+    first, *others = (value_and_gradients(x, direction, **call) for _ in range(3))
+    for name, found in first.items():
+        assert found.isfinite().all(), name
+        assert all(torch.equal(found, other[name]) for other in others), name
 
 
 def test_heads_side_by_side_in_memory(rng, make, small_tiles):
