@@ -229,7 +229,10 @@ def test_the_sets_ask_for_what_they_say(setup, monkeypatch):
             ),
         )
     setup = setup()
-    list(SETS["all"](setup, Choice()))
+    said = list(SETS["all"](setup, Choice()))
+    assert [(row.set, row.name, row.status) for row in said] == [
+        (name, "flex", "left out") for name in ("long", "step")
+    ]
     cases = {(n, s): [c for m, t, c, *_ in asked if (m, t) == (n, s)] for n, s, *_ in asked}
     table = cases["attention", "table"]
     assert {c.batch * c.tokens for c in table} == {16384}
@@ -243,7 +246,15 @@ def test_the_sets_ask_for_what_they_say(setup, monkeypatch):
     ]
     assert [(c.batch, c.tokens) for c in cases["attention", "long"]] == [(1, 131072)]
     assert [(c.batch, c.tokens, c.heads) for c in cases["step", "step"]] == [(4, 4096, 12)]
-    assert {c.tokens for n, s, c, _, flex in asked if s == "table" and flex} == {4096}
+    assert {(s, c.tokens) for _, s, c, _, flex in asked if flex} == {
+        ("table", 4096),
+        ("heads128", 4096),
+        ("decode", 32768),
+    }
+    asked.clear()
+    assert not list(SETS["all"](setup, Choice(flex=False, batch=3, heads=5, width=24)))
+    assert {(c.batch, c.heads, c.d_h) for _, _, c, *_ in asked} == {(3, 5, 24)}
+    assert len([c for n, _, c, *_ in asked if n == "decode"]) == 1
     asked.clear()
     list(SETS["quick"](setup, Choice(tokens=(64,), mechanisms=("softplus",), flex=False)))
     assert [(c.tokens, c.batch, m) for _, _, c, m, _ in asked] == [(64, 32, ("softplus",))] * 2
