@@ -311,14 +311,14 @@ def test_rows_of_tiny_couplings(rng):
     scale = -60 / (f @ g.mT).mean().item()
     anchors = sphere.uniform(2, 20, 3, generator=rng).to(DEVICE)
     x = [t.requires_grad_() for t in (f, g, v, anchors)]
-    for backend, dtype in (("triton", torch.float32), ("reference", torch.float64)):
+
+    def value_and_gradients(backend, dtype):
         y = lohe.oscillator_attention(
             *(t.to(dtype) for t in x), scale=scale, causal=True, backend=backend
         )
-        gradients = torch.autograd.grad(y.square().sum(), x)
-        if backend == "triton":
-            found = [y, *gradients]
-        else:
-            for mine, truth in zip(found, [y, *gradients], strict=True):
-                error = (mine - truth).abs().max() / truth.abs().max()
-                assert error < 1e-3
+        return [y, *torch.autograd.grad(y.square().sum(), x)]
+
+    found = value_and_gradients("triton", torch.float32)
+    exact = value_and_gradients("reference", torch.float64)
+    for mine, truth in zip(found, exact, strict=True):
+        assert (mine - truth).abs().max() / truth.abs().max() < 1e-3
