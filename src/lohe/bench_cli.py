@@ -3,6 +3,7 @@
 import datetime
 import sys
 from collections.abc import Iterable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -32,6 +33,9 @@ def bench_command(
     tokens: Annotated[
         str, typer.Option(help="Sequence lengths, e.g. 1024,4096. [the set's own]")
     ] = "",
+    batch: Annotated[int | None, typer.Option(min=1, help="Sequences. [the set's own]")] = None,
+    heads: Annotated[int | None, typer.Option(min=1, help="Of attention. [the set's own]")] = None,
+    width: Annotated[int | None, typer.Option(min=1, help="Of a head. [the set's own]")] = None,
     mechanisms: Annotated[
         list[str] | None,
         typer.Option(
@@ -41,7 +45,11 @@ def bench_command(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     seconds: Annotated[float, typer.Option(help="For each measurement, about.")] = 0.1,
     flex: Annotated[
-        bool, typer.Option("--flex/--no-flex", help="With FlexAttention (it compiles first).")
+        bool,
+        typer.Option(
+            "--flex/--no-flex",
+            help="With FlexAttention (it compiles first), in table, heads128 and decode.",
+        ),
     ] = True,
     seed: Annotated[int | None, typer.Option(help="Of the inputs. [a fresh one]")] = None,
     json: Annotated[Path | None, typer.Option(help="Write every result here, one a line.")] = None,
@@ -70,6 +78,7 @@ def bench_command(
       lohe bench
       lohe bench --set table --json h200.jsonl --figure h200.png
       lohe bench --set table --mechanism relu --tokens 4096 --no-flex
+      lohe bench --set table --tokens 4096 --batch 2 --heads 12 --width 64
       lohe bench --read h200.jsonl --figure h200.png
     """
     with refusals("What was printed was measured, and is in the file of --json."):
@@ -79,7 +88,9 @@ def bench_command(
             header, found = rows.read(read)
         else:
             header, setup = _setup(set_, backend, dtype, device, seconds, seed)
-            found = _measure(header, setup, _choice(tokens, mechanisms or [], flex), json)
+            choice = _choice(tokens, mechanisms or [])
+            choice = replace(choice, flex=flex, batch=batch, heads=heads, width=width)
+            found = _measure(header, setup, choice, json)
         console = _console()
         for table in report.tables(found):
             console.print(table)
@@ -114,13 +125,13 @@ def _setup(
     return header | machine(), Setup(name, place, DTYPES[dtype], backend, seconds, generator)
 
 
-def _choice(tokens: str, mechanisms: list[str], flex: bool) -> Choice:
+def _choice(tokens: str, mechanisms: list[str]) -> Choice:
     for name in mechanisms:
         _known(mechanism=(name, MECHANISMS))
     lengths = list(dict.fromkeys(part.strip() for part in tokens.split(",") if part.strip()))
     if not all(part.isdecimal() and int(part) > 1 for part in lengths):
         raise ValueError(f"tokens={tokens!r}: write lengths of at least 2 as 1024,4096.")
-    return Choice(tuple(map(int, lengths)), tuple(mechanisms), flex)
+    return Choice(tuple(map(int, lengths)), tuple(mechanisms))
 
 
 def _known(**asked: tuple[str, Iterable[str]]) -> None:

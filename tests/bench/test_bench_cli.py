@@ -48,6 +48,16 @@ def test_from_the_clock_to_the_file_and_the_figure(tmp_path):
     )
 
 
+def test_sizes_of_my_own():
+    result = lohe(*TINY, "--device", "cpu", "--batch", 3, "--heads", 2, "--width", 24)
+    assert result.exit_code == 0, result.output
+    assert "3 x 40 tokens, 2 heads x 24, bidirectional, float32" in result.output
+    result = lohe("--set", "step", *TINY, "--device", "cpu", "--batch", 1, "--width", 8)
+    assert result.exit_code == 0, result.output
+    assert "1 x 24 tokens, 12 heads x 8, causal, float32" in result.output
+    assert result.output.count("flex              left out: not timed in the set step") == 1
+
+
 def test_wrong_numbers_are_an_error(monkeypatch, tmp_path):
     right = attention.oscillator_attention
     monkeypatch.setattr(attention, "oscillator_attention", lambda *a, **k: 1.1 * right(*a, **k))

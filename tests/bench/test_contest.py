@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 import torch
 
+import lohe
 from lohe.bench import attention, clock, contest, decode, gate, step
 from lohe.bench.contest import Contestant, attempt, rivals
 from lohe.bench.rows import Row, Spread
@@ -177,8 +178,22 @@ def test_decoding_keeps_its_context_and_tells_its_cache(setup, dtype, monkeypatc
 
 def test_a_wrong_step_of_decoding_is_caught(setup, monkeypatch):
     step_of = decode.Decoding.step
-    monkeypatch.setattr(decode.Decoding, "step", lambda self: 1.01 * step_of(self))
+    monkeypatch.setattr(decode.Decoding, "step", lambda *x: 1.01 * step_of(*x))
     setup = setup()
+    rows = list(decode.compare(setup, setup.case(2, 2, 40, 16, causal=True), RELU))
+    assert (rows[0].status, rows[0].kind) == ("wrong", "ours")
+
+
+def test_decoding_without_the_floor_of_relu_is_caught(setup, monkeypatch):
+    step_of = decode.Decoding.step
+
+    def without_floor(self, *new):
+        self.layer.coupling, self.layer.backend = torch.relu, "reference"
+        with lohe.checks(False):  # which ask that couplings be positive
+            return step_of(self, *new)
+
+    monkeypatch.setattr(decode.Decoding, "step", without_floor)
+    setup = setup(torch.bfloat16)
     rows = list(decode.compare(setup, setup.case(2, 2, 40, 16, causal=True), RELU))
     assert (rows[0].status, rows[0].kind) == ("wrong", "ours")
 
@@ -214,7 +229,10 @@ def test_the_sets_ask_for_what_they_say(setup, monkeypatch):
             ),
         )
     setup = setup()
-    list(SETS["all"](setup, Choice()))
+    said = list(SETS["all"](setup, Choice()))
+    assert [(row.set, row.name, row.status) for row in said] == [
+        (name, "flex", "left out") for name in ("long", "step")
+    ]
     cases = {(n, s): [c for m, t, c, *_ in asked if (m, t) == (n, s)] for n, s, *_ in asked}
     table = cases["attention", "table"]
     assert {c.batch * c.tokens for c in table} == {16384}
@@ -228,7 +246,15 @@ def test_the_sets_ask_for_what_they_say(setup, monkeypatch):
     ]
     assert [(c.batch, c.tokens) for c in cases["attention", "long"]] == [(1, 131072)]
     assert [(c.batch, c.tokens, c.heads) for c in cases["step", "step"]] == [(4, 4096, 12)]
-    assert {c.tokens for n, s, c, _, flex in asked if s == "table" and flex} == {4096}
+    assert {(s, c.tokens) for _, s, c, _, flex in asked if flex} == {
+        ("table", 4096),
+        ("heads128", 4096),
+        ("decode", 32768),
+    }
+    asked.clear()
+    assert not list(SETS["all"](setup, Choice(flex=False, batch=3, heads=5, width=24)))
+    assert {(c.batch, c.heads, c.d_h) for _, _, c, *_ in asked} == {(3, 5, 24)}
+    assert len([c for n, _, c, *_ in asked if n == "decode"]) == 1
     asked.clear()
     list(SETS["quick"](setup, Choice(tokens=(64,), mechanisms=("softplus",), flex=False)))
     assert [(c.tokens, c.batch, m) for _, _, c, m, _ in asked] == [(64, 32, ("softplus",))] * 2

@@ -3,6 +3,7 @@
 import pytest
 import torch
 
+import lohe
 from lohe.bench import attention, gate
 from lohe.bench.sets import MECHANISMS
 from lohe.ops import oscillator_attention
@@ -87,6 +88,11 @@ def not_causal(**x):
     return oscillator_attention(**x, coupling="relu")
 
 
+def no_floor(**x):
+    with lohe.checks(False):  # which ask that couplings be positive
+        return oscillator_attention(**x, coupling=torch.relu)
+
+
 def another_floor(**x):
     return oscillator_attention(**x, coupling=lambda s: torch.relu(s) + 2e-3, causal=True)
 
@@ -96,6 +102,14 @@ def another_floor(**x):
 @pytest.mark.parametrize("wrong", [not_causal, unwritten])
 def test_wrong_outputs_are_caught(setup, wrong, dtype, find):
     assert "output" in wrong_names(find_errors(setup, wrong, dtype=dtype, find=find), dtype)
+
+
+@pytest.mark.parametrize("find", ["whole", "few_queries"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_relu_without_its_floor_is_caught(setup, dtype, find):
+    """Also where every query sees so many keys that some score is always above 0."""
+    found = find_errors(setup, no_floor, dtype=dtype, causal=False, find=find)
+    assert {"output", "anchors"} <= wrong_names(found, dtype)
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])

@@ -19,7 +19,7 @@ CUDA = torch.device("cuda")
 
 def test_every_kernel_is_timed_and_its_memory_told(tmp_path):
     path = tmp_path / "a.jsonl"
-    options = ["--tokens", "256", "--seconds", "0.01", "--backend", "chunked", "--json", str(path)]
+    options = ["--tokens", "256", "--seconds", "0.01", "--backend", "triton", "--json", str(path)]
     result = CliRunner().invoke(cli.app, ["bench", "--set", "table", *options], prog_name="lohe")
     assert result.exit_code == 0, result.output
     header, found = rows.read(path)
@@ -49,7 +49,7 @@ def test_events_agree_with_the_host():
 
 def test_decoding_from_a_graph():
     rng = torch.Generator(CUDA).manual_seed(0)
-    setup = Setup("test", CUDA, torch.bfloat16, "chunked", 0.01, rng)
+    setup = Setup("test", CUDA, torch.bfloat16, "triton", 0.01, rng)
     case = setup.case(2, 4, 1024, 64, causal=True)
     found = list(decode.compare(setup, case, {"relu": MECHANISMS["relu"]}, flex=True))
     timed = {(row.name, row.measure) for row in found if row.status == "timed"}

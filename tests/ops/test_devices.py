@@ -13,11 +13,14 @@ from lohe.ops import dispatch
 from lohe.ops.available import HAS_TRITON
 
 CONSUMER = 101_376  # bytes of shared memory of RTX 30, 40 and 50, A10, L4
+A100 = 166_912
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason="needs Triton")
-@pytest.mark.parametrize(("capability", "shared"), [(86, CONSUMER), (90, 232_448)])
-def test_kernels_compile_and_fit(capability, shared):
+@pytest.mark.parametrize(
+    ("capability", "shared", "refused"), [(80, A100, 1), (86, CONSUMER, 2), (90, 232_448, 0)]
+)
+def test_kernels_compile_and_fit(capability, shared, refused):
     script = Path(__file__).with_name("for_device.py")
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
     done = subprocess.run(
@@ -25,15 +28,20 @@ def test_kernels_compile_and_fit(capability, shared):
         capture_output=True, text=True, check=False, env=environment,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-3000:]
-    taken = {int(n) for n in done.stdout.split(":")[1].split()}
-    assert (taken == {0}) == (shared > CONSUMER)  # smaller tiles where there is less room
+    *said, tiles = done.stdout.splitlines()
+    assert len(said) == refused
+    assert all("more shared memory than this GPU has" in reason for reason in said)
+    taken = {int(n) for n in tiles.split(":")[1].split()}
+    assert (taken == {0}) == (capability == 90)  # smaller tiles where there is less room
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason="needs Triton")
-@pytest.mark.parametrize(("d_h", "d_osc"), [(256, 2), (128, 64)])
-def test_what_never_fits_is_refused_beforehand(monkeypatch, d_h, d_osc):
+@pytest.mark.parametrize(
+    ("d_h", "d_osc", "shared"), [(256, 2, CONSUMER), (128, 64, CONSUMER), (256, 33, A100)]
+)
+def test_what_never_fits_is_refused_beforehand(monkeypatch, d_h, d_osc, shared):
     monkeypatch.setattr(dispatch, "INTERPRETED", True)
-    monkeypatch.setattr(dispatch, "shared_memory", lambda _: CONSUMER)
+    monkeypatch.setattr(dispatch, "shared_memory", lambda _: shared)
     f, g, v = (torch.randn(1, 1, 4, d_h) for _ in range(3))
     with pytest.raises(ValueError, match=f"float32 with d_h = {d_h}, d_osc = {d_osc}"):
         lohe.oscillator_attention(f, g, v, torch.randn(1, 4, d_osc), backend="triton")

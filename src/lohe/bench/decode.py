@@ -45,16 +45,21 @@ class Decoding:
         self.state = self.cache.state  # kept, since a graph reads it where it is
         self.new = setup.randn(case.batch, 1, width)
 
-    def step(self) -> Tensor:
+    def step(self, new: Tensor | None = None) -> Tensor:
         """The last token; again and again at the same place, so that the context keeps its size."""
         self.cache.tokens, self.cache.state = self.tokens - 1, self.state
-        return self.layer.decode(self.new, self.cache)[0]
+        return self.layer.decode(self.new if new is None else new, self.cache)[0]
 
     def error(self) -> float:
-        """Of the first step, in the last sequence, against the whole context in float64."""
+        """Of the first step, in the last sequence, against the whole context in float64.
+
+        In every other head the new token is 0: of relu its floor is left (`gate.coarse`).
+        """
+        new, heads = self.new.clone(), self.layer.heads
+        split_heads(new, heads)[:, 1::2] = 0
         with gate.poisoned(self.setup.device):
-            found = self.step()[-1:]
-        x, heads = torch.cat([self.past, self.new[-1:]], dim=1).double(), self.layer.heads
+            found = self.step(new)[-1:]
+        x = torch.cat([self.past, new[-1:]], dim=1).double()
         x, anchors = split_heads(x, heads), self.layer.anchors.detach().double()
         learned = self.layer.log_gain
         gain = {} if learned is None else {"gain": learned.detach().double().exp()}

@@ -21,6 +21,7 @@ Inputs = dict[str, Tensor]  # f, g, v, anchors, and gain where there is one
 Errors = dict[str, float]
 
 QUERIES = 32  # that are compared at full size
+AT_ZERO = 8  # of so many queries one is 0
 # Some ten roundings lie between an input and a gradient, each by up to 2^-9 in bfloat16, 2^-12 in
 # float16 and TF32, 2^-24 in float32 (whose sums are as long as the sequence).
 BOUNDS = {
@@ -95,7 +96,7 @@ def few_queries(
     f = inputs["f"]
     queries, keys = f.shape[2], inputs["g"].shape[2]
     drawn = torch.rand(queries, generator=generator, device=generator.device).to(f.device)
-    drawn[-1] = 1  # the last is always among them
+    drawn[[1, -1]] = 1  # one that is 0 and the last are always among them
     some = drawn.topk(min(QUERIES, queries)).indices
 
     def part(name: str, x: Tensor) -> Tensor:
@@ -128,8 +129,13 @@ def coarse(inputs: Inputs) -> Inputs:
 
     The derivative of relu jumps at 0. Of a million random scores, rounding moves one across, and
     that is an error of some percent in a row of the gradient.
+
+    Some queries are 0, and so are their scores: of relu its floor is left, which hardly shows in a
+    row that has a score above 0.
     """
-    return inputs | {name: (16 * inputs[name]).round() / 16 for name in ("f", "g")}
+    on_grid = {name: (16 * inputs[name]).round() / 16 for name in ("f", "g")}
+    on_grid["f"][:, :, 1::AT_ZERO] = 0
+    return inputs | on_grid
 
 
 class _Truth(NamedTuple):

@@ -71,7 +71,7 @@ def compare(
     setup: Setup, case: Case, mechanisms: dict[str, Oscillator], size: Size | None = None
 ) -> Iterator[Row]:
     """Forward, backward and update, of the same model with ours and with softmax attention."""
-    size = Size() if size is None else size
+    size = size or Size(heads=case.heads, d_model=case.heads * case.d_h)
     x = attention.projections(setup, case)
     entries: list[Contestant] = []
     for name, mechanism in mechanisms.items():

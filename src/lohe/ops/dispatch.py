@@ -27,8 +27,10 @@ MANY = 2**18  # pairs in all heads from which on the kernels pay for short seque
 # what the kernels were written for; they are imported where they are used
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
 MOST_PROGRAMS = 65_535  # along the second axis of a grid
+MOST_TOKENS = 2**23  # of 256 numbers each: kernels count those of a head with 32 bits
 WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
-WIDE_FLOAT32 = 160 * 1024  # bytes of shared memory: A100 and H100 have them, L4 and RTX 4090 not
+# bytes of shared memory: A100 and H100 have the first, H100 the second, L4 and RTX 4090 neither
+WIDE_FLOAT32, WIDEST_FLOAT32 = 160 * 1024, 176 * 1024
 
 
 def oscillator_attention(
@@ -258,6 +260,8 @@ def _not_by_triton(p: Problem) -> str | None:
         return "it computes in float32, and there are float64 inputs"
     if p.f.shape[0] * p.f.shape[1] > MOST_PROGRAMS:
         return f"batch x heads is more than {MOST_PROGRAMS}, a limit of CUDA's"
+    if max(p.drives.queries, p.drives.keys) > MOST_TOKENS:
+        return f"there are more than {MOST_TOKENS} tokens, and it counts with 32 bits"
     if not p.drives.by_key:
         return "`mask` differs from query to query; `causal` and `key_mask` are served"
     widths = {"d_h": p.f.shape[-1], "d_osc": p.anchors.shape[-1]}
@@ -267,7 +271,8 @@ def _not_by_triton(p: Problem) -> str | None:
             return f"{name} = {widths[name]} is more than {most}"
     d_h, d_osc, d_v = widths["d_h"], widths["d_osc"], widths.get("d_v", 0)
     wide = max(d_h, d_v) > 128 or (d_h > 64 and d_osc > 32)
-    if wide and p.f.dtype == torch.float32 and shared_memory(p.f.device) < WIDE_FLOAT32:
+    takes = WIDEST_FLOAT32 if d_h > 128 and d_osc > 32 else WIDE_FLOAT32
+    if wide and p.f.dtype == torch.float32 and shared_memory(p.f.device) < takes:
         given = ", ".join(f"{name} = {width}" for name, width in widths.items())
         return f"float32 with {given} takes more shared memory than this GPU has; bfloat16 fits"
     return None

@@ -11,7 +11,7 @@ from kernels import DEVICE, DTYPES, INTERPRETED
 from lohe import ops, sphere
 from lohe.ops import dispatch, reference
 from lohe.ops.available import tf32_allowed
-from lohe.ops.triton import attention
+from lohe.ops.triton import attention, sizes
 
 pytestmark = pytest.mark.filterwarnings("ignore:overflow encountered")  # numpy, of masked scores
 EACH_DTYPE = pytest.mark.parametrize("dtype", DTYPES)
@@ -116,6 +116,17 @@ def test_full_tiles(rng, make, dtype, d_h, call):
     check(rng, make(333, 400, d_h=d_h, d_v=64, d_osc=2), dtype, **call)
 
 
+@pytest.mark.skipif(INTERPRETED, reason="minutes in the interpreter")
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+@pytest.mark.parametrize("d_h", [64, 128])
+@pytest.mark.parametrize("d_osc", [3, 8, 32, 64])
+@pytest.mark.parametrize(
+    "call", [{"causal": True, "coupling": "relu"}, {"sharpness": 4, "gain": 1.7}], ids=str
+)
+def test_full_tiles_on_spheres(rng, make, dtype, d_h, d_osc, call):
+    check(rng, make(333, 400, d_h=d_h, d_v=d_h, d_osc=d_osc), dtype, **call)
+
+
 def test_a_drive_that_is_not_shifted(rng, make, small_tiles):
     """Physics settles at a rate of ‖h‖: then exp must be exp."""
     x = {name: t.to(DEVICE, torch.float32) for name, t in make(20, 30).items()}
@@ -134,12 +145,58 @@ def test_the_same_bits_again_and_nothing_left_unwritten(make, small_tiles, deter
         assert found.isfinite().all(), name
 
 
+@pytest.mark.skipif(INTERPRETED, reason="minutes in the interpreter")
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+@pytest.mark.parametrize(("d_osc", "sharpness"), [(2, 1), (32, 1), (32, 4)])
+def test_the_same_bits_again_from_full_tiles(rng, make, deterministic, dtype, d_osc, sharpness):
+    """Those that are the default, with enough programs to come in another order."""
+    x = {n: t.to(DEVICE, dtype) for n, t in make(1003, 1003, d_h=64, d_v=64, d_osc=d_osc).items()}
+    x["anchors"] = x["anchors"].float()
+    if sharpness > 1:
+        x["gain"] = torch.tensor([0.7, 1.7], device=DEVICE)
+    direction = torch.randn(2, 2, 1003, 64, generator=rng).to(DEVICE)
+    call = {"coupling": "relu", "sharpness": sharpness, "causal": True, "backend": "triton"}
+    first, *others = (value_and_gradients(x, direction, **call) for _ in range(3))
+    for name, found in first.items():
+        assert found.isfinite().all(), name
+        assert all(torch.equal(found, other[name]) for other in others), name
+
+
 def test_heads_side_by_side_in_memory(rng, make, small_tiles):
     """(batch, tokens, heads, features), as projections leave them, is read where it is."""
     x = {name: t.to(DEVICE, torch.float32) for name, t in make(20, 20).items()}
     apart = dict(x) | {n: x[n].transpose(1, 2).contiguous().transpose(1, 2) for n in "fgv"}
     one, two = (lohe.oscillator_attention(**t, causal=True, backend="triton") for t in (x, apart))
     assert torch.equal(one, two)
+
+
+@pytest.mark.parametrize("sharpness", [1, 4])
+def test_tokens_far_apart_in_memory_are_copied(make, small_tiles, monkeypatch, sharpness):
+    """Beyond 2^31 numbers of a head; here beyond 2^8."""
+    x = {name: t.to(DEVICE, torch.float32) for name, t in make(20, 20).items()}
+    apart = dict(x) | {n: x[n].transpose(1, 2).contiguous().transpose(1, 2) for n in "fgv"}
+    direction = torch.ones(2, 2, 20, 20, device=DEVICE)
+    call = {"causal": True, "sharpness": sharpness, "backend": "triton"}
+    wanted = value_and_gradients(x, direction, **call)
+    monkeypatch.setattr(sizes, "FAR", 2**8)
+    copied = [sizes.rows_together(apart[n]) for n in "fgv"]
+    assert all(t.is_contiguous() for t in copied)
+    for name, found in value_and_gradients(apart, direction, **call).items():
+        assert torch.equal(found, wanted[name]), name
+
+
+@pytest.mark.parametrize(("tokens", "stride"), [(2**18, 8192), (2**18 + 1, 64)])
+def test_offsets_that_32_bits_hold(tokens, stride):
+    """Of one head in (tokens, 128 heads x 64), the first that is too long is copied."""
+    x = torch.empty(1, tokens, 128, 64, device="meta").transpose(1, 2)
+    assert sizes.rows_together(x).stride(2) == stride
+
+
+def test_more_tokens_than_32_bits_count_are_refused():
+    f = torch.zeros(1, 1, 1, 16, device=DEVICE).expand(1, 1, 2**23 + 1, 16)
+    anchors = torch.ones(1, 1, 2, device=DEVICE).expand(1, 2**23 + 1, 2)
+    with pytest.raises(ValueError, match="more than 8388608 tokens"):
+        lohe.oscillator_attention(f, f, f, anchors, normalize_anchors=False, backend="triton")
 
 
 def test_vmap_of_gradients(make, small_tiles):

@@ -16,7 +16,7 @@ from lohe.ops.autograd import Pair, op, register
 from lohe.ops.available import tf32_allowed
 from lohe.ops.masks import Allowed, met
 from lohe.ops.triton import decode, fitting, kernels
-from lohe.ops.triton.sizes import cdiv, next_power_of_2
+from lohe.ops.triton.sizes import cdiv, next_power_of_2, rows_together
 
 BLOCK = 64  # queries or keys of a program, and keys that share a running sum
 SCANNED = 64 * 64  # numbers that a scan adds at a time: what the registers of a warp hold
@@ -114,7 +114,7 @@ def _call(
     masks: list[Tensor], coupling: str, causal: bool, shifted: bool,
 ) -> _Call:  # fmt: skip
     (batch, heads, queries, d_h), keys, d_osc = f.shape, g.shape[2], r.shape[-1]
-    tensors = tuple(_rows_together(x) for x in (f, g, g if v is None else v))
+    tensors = tuple(rows_together(x) for x in (f, g, g if v is None else v))
     d_v = tensors[2].shape[-1]
     exact = f.dtype == torch.float32 and not tf32_allowed()
     offset = (keys - queries) % BLOCK if causal else 0
@@ -135,11 +135,6 @@ def _call(
     mask = masks[0] if masks else r.new_empty(1, 1, 1, 1, dtype=torch.bool)
     origin = offset - BLOCK if offset else 0
     return _Call(batch, heads, queries, keys, origin, tensors, r.contiguous(), mask, constants)
-
-
-def _rows_together(x: Tensor) -> Tensor:
-    """As it is if each token's features lie side by side, else copied."""
-    return x if x.stride(-1) == 1 else x.contiguous()
 
 
 # --- how it is cut -------------------------------------------------------------------------------

@@ -167,6 +167,7 @@ def _parts(
 
 
 def _rows_together(x: Tensor) -> Tensor:
+    """As it is if features lie side by side; tokens may be far apart, they are counted in 64 bits."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
@@ -225,7 +226,7 @@ def _one(
             m_j = m_j & (tl.load(p_mask + o_j * mask_j, mask=m_j, other=0) != 0)
         p_at = p_g + o_j.to(tl.int64)[:, None] * g_j + o_h[None, :]
         b_g = tl.load(p_at, mask=m_j[:, None] & (o_h < DH)[None, :], other=0.0)  # [BN, DHP]
-        p_at = p_r + o_j[:, None] * r_j + o_d[None, :]
+        p_at = p_r + o_j.to(tl.int64)[:, None] * r_j + o_d[None, :]
         b_r = tl.load(p_at, mask=m_j[:, None] & (o_d < D)[None, :], other=0.0)  # [BN, DP]
         b_s = tl.sum(b_g.to(tl.float32) * b_f[None, :], 1)  # [BN]
         if PEAK:
@@ -284,7 +285,7 @@ def _few(
             b_peak = b_higher
             b_s -= b_zero[:, None]
         b_w = tl.where(m_w, _coupling(b_s, COUPLING), 0.0)
-        p_at = p_r + o_j[:, None] * r_j + o_d[None, :]
+        p_at = p_r + o_j.to(tl.int64)[:, None] * r_j + o_d[None, :]
         b_r = tl.load(p_at, mask=m_j & (o_d < D)[None, :], other=0.0)  # [BN, DP]
         b_h = tl.dot(b_w, b_r, b_h, input_precision=PRECISION)
     o_row = tl.program_id(0).to(tl.int64) * queries + o_i

@@ -35,7 +35,7 @@ from lohe.ops.available import tf32_allowed
 from lohe.ops.masks import Allowed, met, strides
 from lohe.ops.triton import fitting
 from lohe.ops.triton import sharp_kernels as kernels
-from lohe.ops.triton.sizes import cdiv, next_power_of_2
+from lohe.ops.triton.sizes import cdiv, next_power_of_2, rows_together
 
 LARGEST_WHOLE_POWER = 31  # by products; above, exp2(p log2 c)
 SPLIT_UP_TO = 10  # d_osc for which three products of float16 parts cost no more than 32 columns
@@ -139,8 +139,7 @@ def _call(z: Tensor, r: Tensor, v: Tensor, parts: list[Tensor], power: float, ca
 
 def _laid_out(z: Tensor, r: Tensor, v: Tensor, gain: Tensor, p: Tensor) -> tuple[Tensor, ...]:
     """Side by side in memory; values may be a slice, as long as their features are."""
-    v = v if v.stride(-1) == 1 else v.contiguous()
-    return z.contiguous(), r.contiguous(), v, gain.contiguous(), p.contiguous()
+    return z.contiguous(), r.contiguous(), rows_together(v), gain.contiguous(), p.contiguous()
 
 
 def _part(parts: list[Tensor]) -> tuple[Tensor | None, tuple[int, ...]]:
