@@ -167,7 +167,7 @@ def _parts(
 
 
 def _rows_together(x: Tensor) -> Tensor:
-    """As it is if features lie side by side; tokens may be far apart, they are counted in 64 bits."""
+    """As it is if features lie side by side; tokens may be far apart, counted in 64 bits."""
     return x if x.stride(-1) == 1 else x.contiguous()
 
 
