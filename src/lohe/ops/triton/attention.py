@@ -409,7 +409,7 @@ def attention_backward(
             do, call.tensors[2], call.r, call.mask, h, c, s, t, dr, dv, *strides,
             call.heads, call.queries, call.keys, call.origin, blocks, gain,
             **constants, BLOCK=BLOCK, num_warps=4, num_stages=1,
-            maxnreg=_registers(call, 168, 128 if few and causal else 64),
+            maxnreg=_registers(call, 168 if few else 128, 128 if few and causal else 64),
         )  # fmt: skip
         df, dg, dr = _launch_backward(call, dh, top, scale, dr)
     return df, dg, dv, dr
