@@ -79,6 +79,7 @@ def test_large_changes_differ_and_break_the_claims():
     assert set(claims(lines).values()) == {False}
     assert {name for name, _ in claims(lines)} == {
         "robust-kws",
+        "robust-kws-frequency",
         "robust-lm-mismatch",
         "robust-lm-frequency",
         "robust-settling",

@@ -124,26 +124,39 @@ def test_holm_survives_what_is_not_a_number():
     assert holm([0.01, math.nan]) == [0.02, 1.0]
 
 
-def cleared(agreement: Agreement, n: int) -> bool:
-    """With n seeds of ours instead: does the normal interval clear the margin?"""
+def judged_with(agreement: Agreement, n: int, lines: int) -> str:
+    """The verdict if n seeds of ours had the same mean and spread, among so many lines."""
     d = agreement.difference
-    se = math.sqrt(d.se**2 - d.own + d.own * d.seeds / n)
-    reach = stats.norm.ppf(0.95)
-    return bool(abs(abs(d.value) - agreement.margin) >= reach * se)
+    assert d.dof is not None
+    own, others = d.own * d.seeds / n, d.se**2 - d.own
+    theirs = d.se**4 / d.dof - d.own**2 / (d.seeds - 1)
+    dof = (own + others) ** 2 / (own**2 / (n - 1) + theirs) if theirs > 1e-12 else n - 1
+    se = math.sqrt(own + others)
+    low, high = stats.t.interval(0.9, dof, d.value, se)
+    if -agreement.margin <= low and high <= agreement.margin:
+        return "reproduced"
+    p = min(1, lines * 2 * stats.t.sf(abs(d.value) / se, dof))
+    return "differs" if p < 0.05 and abs(d.value) > agreement.margin else "inconclusive"
 
 
-@given(st.floats(-3, 3), st.floats(0.05, 2), st.floats(0, 1), st.floats(0.1, 2), st.integers(2, 50))
-def test_seeds_to_decide_are_the_fewest_that_do(value, own, others, bound, n):
-    d = Estimate(value, math.hypot(own, others), None, n, own**2)
-    agreement = Agreement(d, bound)
-    needed = agreement.seeds_to_decide()
+@given(
+    st.lists(st.floats(-3, 3), min_size=2, max_size=12, unique=True).filter(
+        lambda x: np.std(x) > 0.1
+    ),
+    st.floats(0, 3),
+    st.floats(0.1, 2),
+    st.integers(1, 20),
+)
+def test_seeds_to_decide_are_the_fewest_that_do(sample, std, bound, lines):
+    agreement = Agreement(ours(sample) - printed(0.0, std, 5), bound)
+    if judged_with(agreement, len(sample), lines) != "inconclusive":
+        return
+    needed = agreement.seeds_to_decide(lines)
     if needed is None:
-        assert not cleared(agreement, 10**9)
-    elif needed > n + 1:
-        assert cleared(agreement, needed + 1)  # one more, for rounding
-        assert not cleared(agreement, needed - 1)
+        assert judged_with(agreement, 10**6, lines) == "inconclusive"
     else:
-        assert cleared(agreement, n + 2)
+        assert judged_with(agreement, needed, lines) != "inconclusive"
+        assert judged_with(agreement, needed - 1, lines) == "inconclusive"
 
 
 def test_no_number_of_seeds_helps_where_the_papers_error_is_the_larger():
@@ -231,6 +244,7 @@ def test_the_rules_are_whole():
         "about",
         "committed",
         "seen_before",
+        "changed",
         "levels",
         "rules",
         "margins",

@@ -1,4 +1,5 @@
-"""Does it hold? Rules and margins are those of rules.json, committed before the full runs.
+"""Does it hold? Rules and margins are those of rules.json, committed before the full runs but for
+what its `seen_before` and `changed` say.
 
 Two questions a line: does our value agree with the printed one, and does the paper's claim hold in
 our own runs by the paper's own test.
@@ -17,6 +18,7 @@ Verdict = Literal[
     "reproduced", "differs", "inconclusive", "not comparable", "not reported", "no records"
 ]
 NO_RECORDS: Verdict = "no records"
+MOST_SEEDS = 10**6  # that anybody would train
 
 
 @cache
@@ -69,6 +71,15 @@ class Estimate:
         own = self.own + other.own
         seeds = max(self.seeds, other.seeds)
         return Estimate(self.value - other.value, math.sqrt(variance), dof, seeds, own)
+
+    def with_seeds(self, n: int) -> "Estimate":
+        """The same with n seeds of ours: their part of the variance falls, and with it the weight
+        of their degrees of freedom."""
+        others, own, dof = self.se**2 - self.own, self.own * self.seeds / n, self.dof
+        if dof is not None:
+            theirs = self.se**4 / dof - self.own**2 / (self.seeds - 1)
+            dof = (own + others) ** 2 / (own**2 / (n - 1) + max(0.0, theirs))
+        return replace(self, se=math.sqrt(own + others), dof=dof, seeds=n, own=own)
 
     def _reach(self, confidence: float) -> float:
         from scipy import stats
@@ -134,26 +145,36 @@ class Agreement:
             return "differs"
         return "inconclusive"
 
-    def seeds_to_decide(self) -> int | None:
-        """Seeds with which the interval would clear the margin; None: no number of them would."""
-        from scipy import stats
-
+    def seeds_to_decide(self, corrected: float = 1.0) -> int | None:
+        """The fewest seeds of ours with which the rules would decide, were estimate and spreads to
+        stay; None: no number of them would. Holm multiplies p by `corrected`.
+        """
         d = self.difference
-        room = abs(abs(d.value) - self.margin)
-        others = d.se**2 - d.own
-        reach = float(stats.norm.ppf((1 + rules()["levels"]["reproduced"]) / 2))
-        left = (room / reach) ** 2 - others
-        if not d.seeds or not left > 0 or not d.own > 0:  # not: NaN decides nothing
+        if not d.seeds or not d.own > 0 or not math.isfinite(d.value):
             return None
-        return max(d.seeds + 1, math.ceil(d.own * d.seeds / left))
+
+        def decided(n: int) -> bool:
+            then = Agreement(d.with_seeds(n), self.margin)
+            return then.verdict(min(1.0, corrected * then.difference.p)) != "inconclusive"
+
+        few, many = d.seeds, d.seeds
+        while not decided(many):
+            few, many = many, 2 * many
+            if many > MOST_SEEDS:
+                return None
+        while many - few > 1:
+            middle = (few + many) // 2
+            few, many = (few, middle) if decided(middle) else (middle, many)
+        return many
 
 
-def counts(k: int, n: int, k_paper: int, n_paper: int) -> Agreement:
+def counts(k: int, n: int, k_paper: int, n_paper: int, within: float | None = None) -> Agreement:
     """Two rates, of k in n runs: their difference with the interval of Agresti and Caffo."""
     a, b = (k + 1) / (n + 2), (k_paper + 1) / (n_paper + 2)
     own = a * (1 - a) / (n + 2)
     se = math.sqrt(own + b * (1 - b) / (n_paper + 2))
-    return Agreement(Estimate(a - b, se, None, n, own), margin("failure_rate"))
+    bound = margin("failure_rate") if within is None else within
+    return Agreement(Estimate(a - b, se, None, n, own), bound)
 
 
 @dataclass(frozen=True)
@@ -244,7 +265,8 @@ def judge(lines: Sequence[Line]) -> list[Judged]:
         if n in corrected:
             agreement = _agreement(line)
             value = agreement.verdict(corrected[n])
-            note = "; ".join(x for x in (note, _interval(agreement, value)) if x)
+            times = corrected[n] / agreement.difference.p if agreement.difference.p else 1.0
+            note = "; ".join(x for x in (note, _interval(agreement, value, times)) if x)
         claim = line.claim.verdict if line.claim else ""
         if line.claim:
             note = "; ".join(x for x in (note, line.claim.numbers) if x)
@@ -271,13 +293,13 @@ def _agreement(line: Line) -> Agreement:
     return line.value
 
 
-def _interval(agreement: Agreement, verdict: str) -> str:
+def _interval(agreement: Agreement, verdict: str, corrected: float) -> str:
     if agreement.difference == exactly(0.0):
         return ""  # equal: there is nothing to say
     low, high = agreement.difference.interval(rules()["levels"]["reproduced"])
     said = f"difference {agreement.difference.value:+.3g} [{low:+.3g}, {high:+.3g}]"
     said += f", margin {agreement.margin:g}"
     if verdict == "inconclusive":
-        seeds = agreement.seeds_to_decide()
+        seeds = agreement.seeds_to_decide(corrected)
         said += f"; {seeds} seeds would decide" if seeds else "; no number of our seeds decides"
     return said

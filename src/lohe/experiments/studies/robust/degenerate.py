@@ -1,6 +1,6 @@
 """Tokens whose drive nearly vanishes, and with it the force that settles their oscillators."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import torch
@@ -21,7 +21,7 @@ from lohe.experiments.studies.robust.subjects import (
     carrier,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, margin, ours
+from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, counts, exactly, margin
 from lohe.train import Run
 
 WEAK = 0.01  # ‖h‖ below this is degenerate
@@ -152,8 +152,17 @@ def _line(evidence: Evidence, subject: Subject, reading: str, paper: str, label:
         return Line(what, paper, "no records", "no records", reading=reading)
     note = _spread(fractions)
     value: Agreement | Verdict = "not comparable"
-    if subject is SVA and len(fractions) > 1:
-        value = Agreement(ours(fractions) - exactly(0.0), margin("exact"))
+    if subject is SVA:
+        theirs = published("claim-degenerate")["rows"][0]
+        found = [r.result for r in taken(evidence, subject, reading)]
+        seen = sum(round(one["oscillators"]) for one in found)
+        weak = sum(round(one["oscillators"] * one["fraction"]) for one in found)
+        weak_there = round(theirs["oscillators"] * theirs["fraction"])
+        value = Agreement(exactly(0.0), margin("exact"))
+        if weak or weak_there:
+            value = counts(weak, seen, weak_there, theirs["oscillators"], margin("exact"))
+            value = replace(value, difference=replace(value.difference, seeds=0))  # of tokens
+        note += f"; {weak} of {seen:,}, the paper {weak_there} of {theirs['oscillators']:,}"
     elif subject is not SVA:
         note = f"{note}; no margin for a number that varies 17-fold between two published runs"
     if subject.language and subject is not TINYSTORIES:

@@ -86,6 +86,8 @@ YLABEL = {False: "change of accuracy, pp", True: "change of perplexity, %"}
 # at the largest perturbation: points, nats
 CLAIMS = {
     ("KWS", "coupling"): ("robust-kws", 0.7),
+    ("KWS", "frequency"): ("robust-kws-frequency", 0.1),
+    ("KWS", "rotation"): ("robust-kws-frequency", 0.1),
     ("language", "coupling"): ("robust-lm-mismatch", 0.02),
     ("language", "frequency"): ("robust-lm-frequency", 0.05),
     ("language", "rotation"): ("robust-lm-frequency", 0.05),
@@ -212,6 +214,8 @@ def _line(evidence: Evidence, changes: Changes, kind: str, level: float, reading
     if math.isfinite(here.value) and math.isfinite(here.se):
         name = "robust_perplexity" if subject.language else "robust_accuracy"
         value = Agreement(here - theirs, margin(name))
+    else:
+        note = "; ".join(x for x in (note, "one model and one draw: no spread to judge by") if x)
     return Line(what, paper, text, value, claim, reading, note)
 
 
