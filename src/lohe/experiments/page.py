@@ -129,8 +129,8 @@ def _rules(found: Sequence[Section]) -> list[str]:
     given, margins = rules(), report.margins()
     return [
         html.paragraph(
-            f"Rules and margins were committed on {given['committed']}, before the full runs but for "
-            f"these: {given['seen_before']} Changed since: {given['changed']}"
+            f"Rules and margins were committed on {given['committed']}, before the full runs but "
+            f"for these: {given['seen_before']} Changed since: {given['changed']}"
         ),
         html.facts({name.capitalize(): text for name, text in given["rules"].items()}),
         html.table(margins.title, margins.columns, margins.rows, narrow="stack", text=True),
