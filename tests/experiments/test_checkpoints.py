@@ -129,6 +129,20 @@ def test_a_damaged_checkpoint_is_reported_and_the_one_before_used(checkpoint, ki
     assert loaded(checkpoint)[1] == {"step": 3}
 
 
+def test_what_is_damaged_is_left_alone(checkpoint):
+    for n in range(3):
+        checkpoint.save({"x": torch.full((2,), float(n))}, {"epoch": n})
+    newest = checkpoint.folder / f"step-{max(checkpoint._steps('json'))}.json"
+    newest.write_bytes(b"{")
+    with pytest.warns(UserWarning, match="left as it is"):
+        checkpoint.load()
+    for n in range(4):
+        checkpoint.save({"x": torch.full((2,), float(n))}, {"epoch": n})
+    checkpoint.clear()
+    assert newest.read_bytes() == b"{"
+    assert [path.suffix for path in checkpoint.folder.iterdir()].count(".json") == 1
+
+
 def test_all_damaged_means_starting_over(checkpoint):
     workers.save(checkpoint.folder, 1)
     cut(checkpoint.folder / "step-1.json")

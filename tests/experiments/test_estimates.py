@@ -86,3 +86,19 @@ def test_durations_for_people():
         "90 min",
         "1.5 h",
     ]
+
+
+def test_a_smaller_pack_is_not_as_much_faster_on_a_gpu():
+    """50 agreement models took 12 s, and one alone 5.5: not a fiftieth."""
+    made = [
+        replace(fakes.record(fakes.run(seed), wall_seconds=12 / 50, device=device), notes=notes)
+        for device in ("cuda (NVIDIA H200)", "cpu")
+        for seed in range(3)
+        for notes in ({"pack": "0-49"},)
+    ]
+    alone, whole, more = (guess(RUN, *made, device="cuda", seeds=n) for n in (1, 50, 100))
+    assert whole == (pytest.approx(12), True)
+    assert more == (pytest.approx(24), True)
+    assert alone is not None
+    assert 3 < alone[0] < 8
+    assert guess(RUN, *made, seeds=1) == (pytest.approx(12 / 50), True)

@@ -121,15 +121,19 @@ class Pack:
 
     @contextmanager
     def precision(self) -> Iterator[None]:
-        """float32 means float32: TF32 only where the run says so."""
-        before = torch.get_float32_matmul_precision()
-        torch.set_float32_matmul_precision("high" if self.run.precision == "tf32" else "highest")
+        """float32 means float32: TF32 only where the run says so. By PyTorch's newest switch, which
+        can be read whichever of them was set before."""
+        matmul = torch.backends.cuda.matmul
+        before, matmul.fp32_precision = (
+            matmul.fp32_precision,
+            "tf32" if self.run.precision == "tf32" else "ieee",
+        )
         half = self.run.precision == "bf16"
         try:
             with torch.autocast(self.device.type, torch.bfloat16) if half else nullcontext():
                 yield
         finally:
-            torch.set_float32_matmul_precision(before)
+            matmul.fp32_precision = before
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything that training changes, for a checkpoint."""

@@ -9,7 +9,7 @@ Whatever lacks its JSON does not exist, so a kill leaves the old checkpoint or t
 import hashlib
 import re
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +34,7 @@ class Checkpoint:
 
     def __init__(self, folder: str | Path, check: Callable[[], None] = lambda: None):
         self.folder, self.check = Path(folder), check
+        self._foreign: set[int] = set()  # damaged, or of another version: left alone
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Replace the checkpoint; if that fails, a full disk say, the old one is still there."""
@@ -50,7 +51,7 @@ class Checkpoint:
             if not self._manifest(step).exists():
                 self._tensors(step).unlink(missing_ok=True)
             raise
-        self._keep(sorted(self._steps("json"))[-KEPT:])
+        self._keep(sorted(self._steps("json") - self._foreign)[-KEPT:])
 
     def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
         """The newest whole checkpoint; None if there is none. Damaged ones are warned about."""
@@ -59,6 +60,7 @@ class Checkpoint:
                 return self._load(step)
             except Damaged as damage:
                 warnings.warn(str(damage), stacklevel=2)
+                self._foreign.add(step)
         return None
 
     def state(self) -> dict[str, Any] | None:
@@ -106,13 +108,13 @@ class Checkpoint:
     def _keep(self, steps: list[int]) -> None:
         # manifests go first: tensors without one are nothing, a manifest without tensors is damage
         for suffix in ("json", "safetensors"):
-            for step in set(self._steps(suffix)) - set(steps):
+            for step in self._steps(suffix) - {*steps, *self._foreign}:
                 (self.folder / f"step-{step}.{suffix}").unlink(missing_ok=True)
 
-    def _steps(self, suffix: str) -> Iterator[int]:
-        for path in self.folder.glob(f"step-*.{suffix}"):
-            if match := re.fullmatch(r"step-(\d+)\.(json|safetensors)", path.name):
-                yield int(match[1])
+    def _steps(self, suffix: str) -> set[int]:
+        names = (path.name for path in self.folder.glob(f"step-*.{suffix}"))
+        found = (re.fullmatch(r"step-(\d+)\.(json|safetensors)", name) for name in names)
+        return {int(match[1]) for match in found if match}
 
     def _tensors(self, step: int) -> Path:
         return self.folder / f"step-{step}.safetensors"
