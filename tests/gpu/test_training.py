@@ -99,7 +99,10 @@ def test_cross_entropy_is_as_accurate_as_plain(classes, size, above):
 
 
 @pytest.mark.parametrize(("d_in", "d_out"), [(128, 128), (128, 512), (512, 128), (128, 10_000)])
-def test_products_are_as_accurate_as_plain(d_in, d_out):
+def test_products_are_as_accurate_as_plain(d_in, d_out, monkeypatch):
+    product = pytest.importorskip("lohe.ops.triton.product")
+    calls, run = [], product._run
+    monkeypatch.setattr(product, "_run", lambda *a, **k: calls.append(a) or run(*a, **k))
     x = {
         "input": normal(5, 8, 49, d_in),
         "weight": normal(5, d_out, d_in),
@@ -111,6 +114,7 @@ def test_products_are_as_accurate_as_plain(d_in, d_out):
 
     direction = normal(5, 8, 49, d_out)
     assert_as_accurate(each(affine.packed), each(F.linear), x, direction, ONE(), torch.float32)
+    assert bool(calls) == (torch.cuda.get_device_capability() == (9, 0))  # y and its gradients
 
 
 def test_a_bias_inside_a_tf32_product_is_not_rounded():
@@ -135,7 +139,8 @@ def data() -> Data:
 
 
 def run(attention, **how) -> Run:
-    model = LanguageModel(d_model=32, d_ff=64, dropout=0.0, attention=attention)
+    # wide enough for the products of `ops.triton.product`
+    model = LanguageModel(d_model=64, d_ff=128, dropout=0.0, attention=attention)
     return Run(WikiText2(), model, AdamW(lr=5e-4), batch=16, epochs=1, **how)
 
 
