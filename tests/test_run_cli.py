@@ -164,7 +164,9 @@ def test_data_that_is_not_there_is_named(tmp_path):
         "run", "table4", "--scale", "quick", "--store", tmp_path / "store", "--data", tmp_path
     )
     assert result.exit_code == 2
-    assert "wikitext" in result.stderr.splitlines()[-1].lower() + result.stderr.lower()
+    said = " ".join(result.stderr.split("Error: ")[-1].split())
+    assert "wiki.train.tokens is missing" in said
+    assert "lohe data fetch wikitext2" in said
     assert "Traceback" not in result.output
 
 
