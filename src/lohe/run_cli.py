@@ -11,7 +11,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lohe.experiments import PAPER, all_measures, all_runs, chosen, item, report, terminal
+from lohe.experiments import (
+    PAPER,
+    all_measures,
+    all_runs,
+    chosen,
+    item,
+    provenance,
+    report,
+    terminal,
+)
 from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
@@ -308,7 +317,8 @@ def _show_item(one: Item, evidence: Evidence) -> None:
         terminal.show(one.table(evidence))
     judged = judge(one.lines(evidence))
     if judged and evidence.setting.scale != "smoke":
-        terminal.show(verdict_table(one.title, judged))
+        about = provenance.notes(one.measures(evidence.setting), evidence)
+        terminal.show(verdict_table(one.title, judged, about))
 
 
 def _draw(name: str, path: Path, evidence: Evidence) -> None:

@@ -4,7 +4,7 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lohe.experiments import report
+from lohe.experiments import provenance, report
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.report import Finding, Section
@@ -120,6 +120,8 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
             if compared:
                 said += f" (values compared and Holm-corrected together: {compared})"
             parts.append(html.details(said, [html.bullets(notes, notes=True)]))
+        if about := provenance.notes(item.measures(evidence.setting), evidence):
+            parts.append(html.bullets(about, notes=True))
     else:
         parts.append(html.paragraph("Nothing of this is judged."))
     return parts

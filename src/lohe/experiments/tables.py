@@ -16,8 +16,11 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
 
-def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
-    """Every line of an item with its two verdicts; the notes give the numbers behind them."""
+def verdict_table(title: str, judged: Sequence[Judged], about: Sequence[str] = ()) -> Table:
+    """Every line of an item with its two verdicts; the notes give the numbers behind them.
+
+    `about` is noted below these.
+    """
     columns, rows = verdict_rows(judged)
     notes = []
     for j, (what, *_) in zip(judged, rows, strict=True):
@@ -29,7 +32,7 @@ def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
     compared = sum(isinstance(j.line.value, Agreement) for j in judged)
     if compared:
         notes.append(f"{compared} values compared, Holm-corrected together.")
-    return Table(f"{title}: verdicts", columns, rows, notes)
+    return Table(f"{title}: verdicts", columns, rows, [*notes, *about])
 
 
 def verdict_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
