@@ -53,7 +53,7 @@ def test_the_recorded_run_needs_no_note():
     ],
 )
 def test_each_other_run_is_counted_once(model, far):
-    expected = f": 1 of 2 models of subject-verb agreement (valid.hard {far})."
+    expected = f": 1 of 2 (subject-verb agreement, valid.hard {far})."
     assert expected in said(METRICS, model)
 
 

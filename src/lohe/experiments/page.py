@@ -9,7 +9,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.report import Finding, Section
 from lohe.experiments.store import files
-from lohe.experiments.tables import Table, verdict_rows
+from lohe.experiments.tables import Table, brackets, verdict_rows
 from lohe.experiments.verdicts import Agreement, rules
 from lohe.version import __version__
 from lohe.viz import html
@@ -119,7 +119,7 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
             said = "The numbers behind the verdicts"
             if compared:
                 said += f" (values compared and Holm-corrected together: {compared})"
-            parts.append(html.details(said, [html.bullets(notes, notes=True)]))
+            parts.append(html.details(said, [html.bullets(notes + brackets(notes), notes=True)]))
         if about := provenance.notes(item.measures(evidence.setting), evidence):
             parts.append(html.bullets(about, notes=True))
     else:

@@ -32,11 +32,11 @@ def notes(measures: Iterable[Measure], evidence: Evidence) -> list[str]:
     for task, found in models.items():
         if apart := [x for x in found.values() if x is not None]:
             far = f"up to {max(apart):.3g} apart" if max(apart) else "the same"
-            said.append(f"{len(apart)} of {len(found)} models of {task} ({metrics[task]} {far})")
+            said.append(f"{len(apart)} of {len(found)} ({task}, {metrics[task]} {far})")
     if not said:
         return []
     return [
-        "What was measured are other training runs than the recorded ones of the same seeds: "
+        "Measured models that are other training runs than the recorded ones of the same seeds: "
         f"{', '.join(said)}. A seed shares its dropout with the pack that it is trained in."
     ]
 

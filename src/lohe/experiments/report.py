@@ -19,6 +19,10 @@ VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
 NONE = "·"  # a zero that is not to be looked at
 NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
+UNCOMPARED = (
+    "are called not reported: the paper prints nothing there, or no number of its own to compare "
+    "with (words, several numbers at once, another corpus); a claim may be decided all the same"
+)
 
 # The paper's five headlines, and the claims of rules.json that decide them
 HEADLINES = {
@@ -109,8 +113,7 @@ def values(found: Sequence[Section]) -> Table:
     rows.append(_counted("all", len(judged), VALUES, judged))
     notes = ["A line is a number or statement of the paper in one of its readings."]
     if other := len(judged) - sum(word in VALUES for word in judged):
-        word = NOT_JUDGED if NOT_JUDGED in judged else "stand beside nothing that the paper prints"
-        notes.append(f"{other} lines {word}.")
+        notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     return Table("Values: ours beside the printed ones", ("item", "lines", *VALUES), rows, notes)
 
 

@@ -129,7 +129,12 @@ def _three_ways(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) 
     agree = all(one.agrees for one in models.values()) if len(models) == len(D_OSC) else None
     found = "; ".join(f"d_osc = {d}: {_compared(one)}" for d, one in models.items())
     claim = Claim("settle-exact", agree, found or NONE)
-    return _claim(cohort, evidence, "RK45, flow and formula", "RK45 only", claim, "")
+    unlike, solves = (
+        sum(one.record.result[f"rk45.{x}"] for one in models.values())
+        for x in ("unlike_flow", "solves")
+    )
+    ours = f"{unlike:.0f} of {solves:.0f} unlike" if models else ""
+    return _claim(cohort, evidence, "RK45, flow and formula", "RK45 only", claim, ours)
 
 
 def _compared(one: Settled) -> str:
