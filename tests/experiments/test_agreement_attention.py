@@ -319,6 +319,19 @@ def test_spread_means_uniform_by_rayleighs_test_in_nine_of_ten_seeds(rejected, v
         plt.close(anchors.figure_of_anchors(found))
 
 
+def test_the_legend_names_only_what_is_there():
+    curve = [{"start": [0.0] * 9, "trained": [0.2 * k for k in range(9)]}]
+    measure = anchors.AnchorAngles(Setting().agreement(AS_PUBLISHED))
+    with drawing():
+        for p, odd in ((0.6, False), (0.01, True)):
+            figure = anchors.figure_of_anchors(
+                evidence([measurement(measure, 0, angles(p), curve)])
+            )
+            named = [text.get_text() for text in figure.legends[0].get_texts()]
+            assert ("not uniform by Rayleigh's test" in named) == odd
+            plt.close(figure)
+
+
 def test_measures_are_of_the_cohorts_own_runs():
     setting = Setting()
     wanted = {setting.agreement(m, seed) for m in COMPARED.values() for seed in range(50)}
