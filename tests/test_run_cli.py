@@ -189,6 +189,15 @@ def test_show_prints_the_records_without_training(trained):
     assert lohe("show", "table2", "--scale", "smoke", "--store", store).stdout == first.stdout
 
 
+def test_smoke_records_do_not_land_beside_full_ones(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    first = lohe("run", "figure2", "--scale", "smoke")
+    assert first.exit_code == 0
+    assert [folder.name for folder in tmp_path.iterdir()] == ["results-smoke"]
+    assert list((tmp_path / "results-smoke").glob("*.json"))
+    assert lohe("show", "figure2", "--scale", "smoke").stdout == first.stdout
+
+
 @pytest.mark.parametrize("which", ["smoke records", "no records"])
 def test_compare_prints_every_item(trained, tmp_path, which):
     store = trained[0] if which == "smoke records" else tmp_path

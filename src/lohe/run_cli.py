@@ -11,7 +11,16 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
-from lohe.experiments import PAPER, all_measures, all_runs, chosen, item, report, terminal
+from lohe.experiments import (
+    PAPER,
+    all_measures,
+    all_runs,
+    chosen,
+    item,
+    provenance,
+    report,
+    terminal,
+)
 from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
@@ -28,6 +37,7 @@ from lohe.train import Run
 from lohe.viz.style import drawing, save
 
 RESULTS = Path("results")  # where records are, unless told otherwise
+SMOKE = Path("results-smoke")  # those of smoke scale, which say nothing; git ignores it
 ItemName = Annotated[str, typer.Argument(help=f"One of {', '.join(PAPER)}, or all.")]
 CorpusName = Annotated[str, typer.Option(help=f"One of auto, {', '.join(CORPORA)}.")]
 Scale = Annotated[
@@ -38,6 +48,10 @@ Scale = Annotated[
     ),
 ]
 Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
+RootOfScale = Annotated[
+    Path | None,
+    typer.Option("--store", help=f"Folder of the records. [{RESULTS}; of smoke scale {SMOKE}]"),
+]
 
 
 def run_command(
@@ -45,7 +59,7 @@ def run_command(
     scale: Scale = "full",
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. 0-49 or 0,3,7. [the item's own]")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
-    store: Root = RESULTS,
+    store: RootOfScale = None,
     corpus: CorpusName = "auto",
     pack: Annotated[int, typer.Option(help="Seeds trained at once.", min=1)] = 10,
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
@@ -66,7 +80,7 @@ def run_command(
       lohe run table4 --device cuda --pack 5 --dry-run
     """
     with refusals():
-        items, records = chosen(name), Store(store)
+        items, records = chosen(name), Store(_root(store, scale))
         setting, where = Setting(scale, _corpora(corpus, data)), device_name(device)
         wanted = _seeds(seeds)
         runs = seeded(all_runs(items.values(), setting), wanted)
@@ -88,7 +102,7 @@ def run_command(
 def show_command(
     name: ItemName,
     scale: Scale = "full",
-    store: Root = RESULTS,
+    store: RootOfScale = None,
     corpus: CorpusName = "auto",
     figure: Annotated[Path | None, typer.Option(help="Write the figure to this file.")] = None,
 ) -> None:
@@ -115,7 +129,7 @@ def compare_command(
         Path | None, typer.Option(file_okay=False, help="Write a page with figures here.")
     ] = None,
     scale: Scale = "full",
-    store: Root = RESULTS,
+    store: RootOfScale = None,
     corpus: CorpusName = "auto",
 ) -> None:
     """Our numbers beside the paper's, with verdicts: a summary, the headlines, every item.
@@ -147,11 +161,16 @@ def compare_command(
                 _show_item(section.item, evidence)
 
 
-def _evidence(store: Path, scale: str, corpus: str) -> Evidence:
+def _root(store: Path | None, scale: str) -> Path:
+    """The folder that was asked for; else the scale's own."""
+    return store or (SMOKE if scale == "smoke" else RESULTS)
+
+
+def _evidence(store: Path | None, scale: str, corpus: str) -> Evidence:
     """What to show; the default folder may be missing still, one that was asked for may not."""
-    records = readable_records(Store(store))
+    records = readable_records(Store(_root(store, scale)))
     evidence = Evidence(records, _setting(scale, corpus, records))
-    if store != RESULTS and not store.is_dir():
+    if store and not store.is_dir():
         raise FileNotFoundError(f"--store {store} is no folder: lohe run --store {store} makes it.")
     return evidence
 
@@ -308,7 +327,8 @@ def _show_item(one: Item, evidence: Evidence) -> None:
         terminal.show(one.table(evidence))
     judged = judge(one.lines(evidence))
     if judged and evidence.setting.scale != "smoke":
-        terminal.show(verdict_table(one.title, judged))
+        about = provenance.notes(one.measures(evidence.setting), evidence)
+        terminal.show(verdict_table(one.title, judged, about))
 
 
 def _draw(name: str, path: Path, evidence: Evidence) -> None:

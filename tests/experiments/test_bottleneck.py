@@ -225,6 +225,17 @@ def test_figures_are_drawn(made, name, records):
         plt.close(figure)
 
 
+def test_published_entropies_stand_at_their_d_osc():
+    import matplotlib.pyplot as plt
+
+    with drawing():
+        figure = flatness.figure_9(Evidence([], Setting()))
+        stories = figure.axes[1]
+        dots = [float(line.get_xdata()[0]) for line in stories.lines if len(line.get_xdata()) == 1]
+        assert dots == list(stories.get_xticks())
+        plt.close(figure)
+
+
 def test_every_seed_is_in_a_box():
     setting = Setting("full")
     runs = [setting.agreement(Softmax(), seed) for seed in range(3)]

@@ -22,6 +22,7 @@ from lohe.experiments.studies.kws.keyword_spotting import (
 from lohe.experiments.verdicts import Agreement
 from lohe.models import Oscillator, Softmax
 from lohe.train import Adam
+from lohe.viz import bars
 from lohe.viz.style import drawing
 
 ITEMS = tuple(keyword_spotting.ITEMS)
@@ -182,7 +183,7 @@ def test_figure_3_draws_means_and_deviations_of_the_records():
         assert len(ten.patches) == len(right.patches) == 9
         assert eight.get_ylim()[0] == 60
         labels = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert labels == [*cells.MECHANISMS, "the paper"]
+        assert labels == [*cells.MECHANISMS, "the paper", bars.WHISKERS]
         plt.close(figure)
 
 

@@ -83,6 +83,7 @@ def test_everything_is_said(written):
         "<p>Training fails in fewer seeds with the oscillator than with softmax.</p>",
         "why &lt;b&gt;not&lt;/b&gt;",
         "(values compared and Holm-corrected together: 3)",
+        "Brackets behind it, or behind pp: its 90 % interval.",
         "before the full runs",
         "27,096 chunks",
         "the largest standard deviation over seeds in the published grid",

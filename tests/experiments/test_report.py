@@ -44,7 +44,9 @@ def test_values_are_counted_by_verdict():
     assert shown["figure6"]["lines"] == "1"
     assert set(shown["claim-budget"].values()) == {"0", "·"}
     assert shown["all"]["lines"] == "10"
-    assert "4 lines stand beside nothing" in " ".join(report.values(sections()).notes)
+    assert "4 lines are called not reported: the paper prints nothing there, or" in " ".join(
+        report.values(sections()).notes
+    )
 
 
 def test_claims_are_counted_by_verdict():
@@ -129,14 +131,29 @@ def test_device_time_is_that_of_the_items_runs_each_once():
     assert list(shown) == ["table2", "figure6", "all, each once"]
     assert shown["table2"] == {
         "runs": "4",
-        "training": "2 min",
-        "measuring": "",
+        "training GPU": "",
+        "training CPU": "2 min",
+        "measuring GPU": "",
+        "measuring CPU": "",
         "authors": "4-8 min",
     }
-    assert shown["figure6"] == {**shown["table2"], "measuring": "2 min"}
+    assert shown["figure6"] == {**shown["table2"], "measuring CPU": "2 min"}
     assert shown["all, each once"] == shown["figure6"]
-    assert "Training and measuring together: 4 min on cpu (x)." in table.notes
+    assert "In all 0.0 GPU hours, the aim of 2 h kept, and 0.1 CPU hours." in table.notes
     assert not any("Keyword" in note for note in table.notes)
+
+
+def test_hours_of_a_gpu_and_of_a_cpu_are_not_added():
+    hours = {"cuda (y)": 2.5, "cpu (x)": 3.0}
+    runs = fakes.two_mechanisms(Setting())[:2]
+    spent = zip(runs, hours.items(), strict=True)
+    records = [fakes.record(run, 3600 * hour, device) for run, (device, hour) in spent]
+    evidence = Evidence(records, Setting())
+    table = report.times(sections(evidence), evidence)
+    row = rows(table)["all, each once"]
+    assert (row["training GPU"], row["training CPU"]) == ("2.5 h", "3.0 h")
+    aim = "the aim of 2 h exceeded by 0.5 h (25 %)"
+    assert f"In all 2.5 GPU hours, {aim}, and 3.0 CPU hours." in table.notes
 
 
 def test_of_keyword_spotting_it_is_said_that_processes_shared_the_device():
@@ -157,7 +174,7 @@ def test_a_small_tinystories_is_not_the_same_work(setting, said):
     assert rows(table)["item"]["authors"] == "3-3.7 h"
     assert ("Our TinyStories is small" in " ".join(table.notes)) == said
     agreement = timed(setting)
-    assert len(report.times(sections(agreement), agreement).notes) == 3
+    assert len(report.times(sections(agreement), agreement).notes) == 4
 
 
 def test_the_authors_time_is_that_of_their_runs():

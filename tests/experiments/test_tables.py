@@ -9,8 +9,8 @@ from lohe.experiments import PAPER, item
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.recipes import SCALES
 from lohe.experiments.setting import Setting
-from lohe.experiments.tables import plus_minus, seed_ranges
-from lohe.experiments.verdicts import judge
+from lohe.experiments.tables import plus_minus, seed_ranges, verdict_table
+from lohe.experiments.verdicts import Agreement, Line, exactly, judge
 from lohe.viz.style import drawing
 
 
@@ -37,6 +37,16 @@ def test_what_does_not_exist_is_refused():
         Setting("big")
     with pytest.raises(ValueError, match=r"'table0' is no item of the paper. There are: table"):
         item("table0")
+
+
+def test_nothing_of_ours_is_no_blank_cell():
+    lines = [Line("a", "1", "", "no records"), Line("b", "1", "1.0", Agreement(exactly(0.5), 1))]
+    table = verdict_table("t", judge(lines), ["about"])
+    assert [row[2] for row in table.rows] == ["no records", "1.0"]
+    assert "difference +0.5 [+0.5, +0.5], margin 1." in table.notes[0]
+    assert table.notes[1].endswith("90 % interval.")
+    assert table.notes[-1] == "about"
+    assert len(verdict_table("t", judge(lines[:1])).notes) == 0  # no brackets, nothing to explain
 
 
 def test_numbers_as_text():

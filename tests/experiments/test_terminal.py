@@ -140,6 +140,16 @@ def test_one_long_cell_does_not_spoil_the_others(capsys, monkeypatch):
     assert said[7] == f"  {many}  {many}"
 
 
+def test_a_verdict_is_not_broken(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "80")
+    row = (LONG, "84.3, 91.3, 96.0, 97.3, 98.8 %", "84.35, 91.97, 97.27, 98.41, 99.46 %")
+    short = (LONG, "1", "2", "not comparable", "does not hold")
+    columns = ("line", "paper", "ours", "value", "claim")
+    terminal.show(Table("t", columns, [short, (*row, "not comparable", "does not hold")]))
+    said = capsys.readouterr().out.splitlines()
+    assert said[-3:-1] == [f"  {row[1]}  {row[2]}", "  not comparable  does not hold"]
+
+
 def test_a_table_of_many_wide_columns_is_folded_not_cut(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "40")
     terminal.show(Table("t", ("a", "b", "c"), [(LONG, LONG, LONG)]))

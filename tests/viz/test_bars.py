@@ -63,7 +63,12 @@ def test_one_legend_with_each_label_once(ax):
     bars.published(ax, MEANS, STDS)
     bars.legend(ax.figure, ncols=2)
     (legend,) = ax.figure.legends
-    assert [text.get_text() for text in legend.get_texts()] == ["a", "b", "the paper"]
+    assert [text.get_text() for text in legend.get_texts()] == [
+        "a",
+        "b",
+        "the paper",
+        bars.WHISKERS,
+    ]
 
 
 def test_of_nothing_it_is_said_that_there_is_nothing(ax):

@@ -35,6 +35,16 @@ def test_a_picture_is_carried_by_the_page(tmp_path):
     assert 'alt="what it shows"' in page
 
 
+def test_a_wide_picture_scrolls_where_the_screen_is_narrow(tmp_path):
+    for width, least in ((1000, 0), (2000, 840)):
+        header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4)
+        (tmp_path / "a.png").write_bytes(header)
+        picture = html.Picture(tmp_path / "a.png", "")
+        assert (f"min-width: {least}px" in html.figure([picture], "")) == bool(least)
+        assert ("wide" in html.figure([picture], "")) == bool(least)
+        assert "min-width" not in html.figure([picture, picture], "")
+
+
 def test_backticks_are_code_and_verdicts_have_a_colour():
     assert html.paragraph("run `lohe demo`") == "<p>run <code>lohe demo</code></p>"
     assert "<span>--seeds</span> <span>0-49</span>" in html.paragraph("`lohe run --seeds 0-49`")

@@ -24,6 +24,10 @@ class Evidence:
         found = self._of(run.recipe())
         return [found[seed] for seed in sorted(found)]
 
+    def recorded(self, run: Run) -> Record | None:
+        """The record of this very seed; None where it is not trained yet."""
+        return self._of(run.recipe()).get(run.seed)
+
     def values(self, run: Run, metric: str) -> list[float]:
         """A metric of the run's recipe, e.g. "valid.perplexity", in order of seed."""
         return [record.result[metric] for record in self.records(run)]

@@ -4,12 +4,12 @@ import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from lohe.experiments import report
+from lohe.experiments import provenance, report
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.report import Finding, Section
 from lohe.experiments.store import files
-from lohe.experiments.tables import Table, verdict_rows
+from lohe.experiments.tables import Table, brackets, verdict_rows
 from lohe.experiments.verdicts import Agreement, rules
 from lohe.version import __version__
 from lohe.viz import html
@@ -119,7 +119,9 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
             said = "The numbers behind the verdicts"
             if compared:
                 said += f" (values compared and Holm-corrected together: {compared})"
-            parts.append(html.details(said, [html.bullets(notes, notes=True)]))
+            parts.append(html.details(said, [html.bullets(notes + brackets(notes), notes=True)]))
+        if about := provenance.notes(item.measures(evidence.setting), evidence):
+            parts.append(html.bullets(about, notes=True))
     else:
         parts.append(html.paragraph("Nothing of this is judged."))
     return parts

@@ -19,6 +19,10 @@ VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
 NONE = "·"  # a zero that is not to be looked at
 NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
+UNCOMPARED = (
+    "are called not reported: the paper prints nothing there, or no number of its own to compare "
+    "with (words, several numbers at once, another corpus); a claim may be decided all the same"
+)
 
 # The paper's five headlines, and the claims of rules.json that decide them
 HEADLINES = {
@@ -28,6 +32,8 @@ HEADLINES = {
     "Inference with a finite settling time": ("lm-finite-horizon",),
     "Couplings off by 50 %": ("robust-kws",),
 }
+DEVICES = {"GPU": "cuda", "CPU": "cpu"}  # by how a record's device begins
+GPU_AIM_H = 2.0  # of one H200, for everything
 # What the records cannot tell of themselves
 SHARED = (
     "Keyword spotting, as it is in results/, was trained and measured by several processes at once "
@@ -109,8 +115,7 @@ def values(found: Sequence[Section]) -> Table:
     rows.append(_counted("all", len(judged), VALUES, judged))
     notes = ["A line is a number or statement of the paper in one of its readings."]
     if other := len(judged) - sum(word in VALUES for word in judged):
-        word = NOT_JUDGED if NOT_JUDGED in judged else "stand beside nothing that the paper prints"
-        notes.append(f"{other} lines {word}.")
+        notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     return Table("Values: ours beside the printed ones", ("item", "lines", *VALUES), rows, notes)
 
 
@@ -171,7 +176,8 @@ def times(found: Sequence[Section], evidence: Evidence) -> Table:
         "Ours: wall time of the processes; that of a pack is shared among its seeds. Where several "
         "processes share a device each counts in full, so that a sum bounds the time on the device "
         "from above.",
-        *_by_device([*runs.values(), *measures.values()]),
+        _in_all([*runs.values(), *measures.values()]),
+        "Runs trained again for their weights alone have no record: they are not in.",
         f"The authors': as many runs one after the other on Apple computers, at {each} a run. "
         f"Their own {sum(authors['runs'].values())} runs: about {_range(*whole)}.",
     ]
@@ -180,7 +186,8 @@ def times(found: Sequence[Section], evidence: Evidence) -> Table:
         notes.append(SHARED)
     if "TinyStories" in tasks and not evidence.setting.corpora.published:
         notes.append("Our TinyStories is small, so its runs are not the same work as theirs.")
-    columns = ("item", "runs", "training", "measuring", "authors")
+    spent = (f"{what} {device}" for what in ("training", "measuring") for device in DEVICES)
+    columns = ("item", "runs", *spent, "authors")
     return Table("Training and measuring", columns, rows, notes)
 
 
@@ -262,26 +269,25 @@ def _time_row(
 ) -> tuple[str, ...]:
     count = Counter(TASKS.get(type(run.task).__name__) for run in runs if run.limit is None)
     low, high = _authors_time({task: n for task, n in count.items() if task})
-    training, measuring = (
-        sum(record.wall_seconds for record in records.values()) for records in (runs, measures)
+    spent = (
+        _seconds(records.values(), device) for records in (runs, measures) for device in DEVICES
     )
-    return (
-        name,
-        str(len(runs)),
-        duration(training) if runs else "",
-        duration(measuring) if measures else "",
-        _range(low, high) if high else "",
-    )
+    shown = (duration(seconds) if seconds else "" for seconds in spent)
+    return (name, str(len(runs)), *shown, _range(low, high) if high else "")
 
 
-def _by_device(records: Sequence[Record]) -> list[str]:
-    """All of it once more, by what it ran on."""
-    seconds: dict[str, float] = {}
-    for record in records:
-        device = str(record.environment.get("device", "?"))
-        seconds[device] = seconds.get(device, 0.0) + record.wall_seconds
-    said = ", ".join(f"{duration(s)} on {device}" for device, s in sorted(seconds.items()))
-    return [f"Training and measuring together: {said}."] if said else []
+def _seconds(records: Iterable[Record], device: str) -> float:
+    """Wall time on one kind of device."""
+    here = (r for r in records if str(r.environment.get("device", "")).startswith(DEVICES[device]))
+    return sum(r.wall_seconds for r in here)
+
+
+def _in_all(records: Sequence[Record]) -> str:
+    """The sum for each kind of device, and whether the GPU's is what was aimed at."""
+    gpu, cpu = (_seconds(records, device) / 3600 for device in DEVICES)
+    over = gpu - GPU_AIM_H
+    aim = f"exceeded by {over:.1f} h ({100 * over / GPU_AIM_H:.0f} %)" if over > 0 else "kept"
+    return f"In all {gpu:.1f} GPU hours, the aim of {GPU_AIM_H:g} h {aim}, and {cpu:.1f} CPU hours."
 
 
 def _authors_time(runs: Mapping[str, int]) -> tuple[float, float]:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from lohe.experiments.verdicts import Agreement, Judged
+from lohe.experiments.verdicts import NO_RECORDS, Agreement, Judged, rules
 
 
 @dataclass(frozen=True)
@@ -16,8 +16,11 @@ class Table:
     notes: list[str] = field(default_factory=list)
 
 
-def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
-    """Every line of an item with its two verdicts; the notes give the numbers behind them."""
+def verdict_table(title: str, judged: Sequence[Judged], about: Sequence[str] = ()) -> Table:
+    """Every line of an item with its two verdicts; the notes give the numbers behind them.
+
+    `about` is noted below these.
+    """
     columns, rows = verdict_rows(judged)
     notes = []
     for j, (what, *_) in zip(judged, rows, strict=True):
@@ -27,9 +30,19 @@ def verdict_table(title: str, judged: Sequence[Judged]) -> Table:
         elif j.note:
             notes.append(f"{what}: {j.note}.")
     compared = sum(isinstance(j.line.value, Agreement) for j in judged)
+    notes += brackets(notes)
     if compared:
         notes.append(f"{compared} values compared, Holm-corrected together.")
-    return Table(f"{title}: verdicts", columns, rows, notes)
+    return Table(f"{title}: verdicts", columns, rows, [*notes, *about])
+
+
+def brackets(notes: Sequence[str]) -> list[str]:
+    """What the brackets behind a difference are, where there are any."""
+    if not any(" [" in note for note in notes):
+        return []
+    level = rules()["levels"]["reproduced"]
+    said = f"{100 * level:.0f} % interval"
+    return [f"difference: ours minus the paper's. Brackets behind it, or behind pp: its {said}."]
 
 
 def verdict_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
@@ -37,7 +50,8 @@ def verdict_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], list[tuple[
     rows = []
     for j in judged:
         what = f"{j.line.what} ({j.line.reading})" if j.line.reading else j.line.what
-        rows.append((what, j.line.paper, j.line.ours, j.value, j.claim_said))
+        ours = j.line.ours or (NO_RECORDS if j.value == NO_RECORDS else "")
+        rows.append((what, j.line.paper, ours, j.value, j.claim_said))
     return ("line", "paper", "ours", "value", "claim"), rows
 
 

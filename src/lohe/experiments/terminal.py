@@ -114,7 +114,13 @@ def _show_stacked(console: Console, table: Table, widths: Sequence[int]) -> None
     """First cells on lines of their own, the others below them."""
 
     def cells(row: Sequence[str]) -> str:
-        return "".join(f"  {x:>{w}}" for x, w in zip(row[1:], widths, strict=True)).rstrip()
+        lines = [""]
+        for text, width in zip(row[1:], widths, strict=True):
+            cell = f"  {text:>{width}}"
+            if lines[-1] and len((lines[-1] + cell).rstrip()) > console.width:
+                lines.append("")  # between cells: a verdict is not to be broken
+            lines[-1] += cell
+        return "\n".join(line.rstrip() for line in lines)
 
     console.print(table.title, style="italic")
     console.print(f"{table.columns[0]}\n{cells(table.columns)}", style="bold")

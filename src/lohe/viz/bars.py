@@ -9,6 +9,7 @@ from matplotlib.figure import Figure
 
 from lohe.viz.style import BLACK, GREY
 
+WHISKERS = "± standard deviation over seeds"
 WIDTH = 0.84  # of a group, where groups are 1 apart
 
 
@@ -103,7 +104,11 @@ def published(
 
 
 def legend(figure: Figure, ncols: int) -> None:
-    """One legend below all panels, each label once."""
+    """One legend below all panels, each label once; whiskers come last."""
+    nothing = [np.nan]
+    figure.axes[0].errorbar(
+        nothing, nothing, nothing, fmt="none", ecolor=BLACK, lw=1, capsize=2, label=WHISKERS
+    )
     named = {}
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):

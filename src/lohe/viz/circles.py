@@ -27,7 +27,8 @@ def angles(
         ax.axvspan(seed - 0.5, seed + 0.5, color=RED, alpha=0.12, lw=0)
     ax.plot(at.ravel(), _degrees(start), ".", color=GREY, ms=4, alpha=0.6, label="start")
     ax.plot(at.ravel(), _degrees(trained), ".", color=color, ms=6, label="trained")
-    ax.plot([], [], "s", color=RED, alpha=0.2, label="not uniform by Rayleigh's test")
+    if marked.any():
+        ax.plot([], [], "s", color=RED, alpha=0.2, label="not uniform by Rayleigh's test")
     ax.set(ylabel="angle of the anchor, °", ylim=(-180, 180), yticks=range(-180, 181, 90))
     ax.set_xlim(min(seeds) - 1, max(seeds) + 1)
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))

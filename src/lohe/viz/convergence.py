@@ -1,6 +1,7 @@
 """Who has settled, and who is late: drawing primitives, arrays in, axes out."""
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,7 +12,8 @@ from matplotlib.ticker import MaxNLocator, PercentFormatter
 from lohe.viz.style import BLACK, BLUE, GREY, ORANGE
 
 PAIR = (BLUE, ORANGE)
-SLOT, BAR = 0.42, 0.27  # of a group: a bar, and room beside it for what was published
+HATCHED: Any = {"hatch": "////", "edgecolor": "white"}
+SLOT, BAR = 0.46, 0.21  # of a group: what a kind has, and one of its two bars
 
 
 def fractions(
@@ -58,32 +60,45 @@ def bars(
     ax: Axes,
     at: Float[np.ndarray, " groups"],
     values: Float[np.ndarray, "kinds groups"],
+    *,
+    defined: bool,
 ) -> None:
-    """Two bars a group, one for each kind, with their value in percent above them."""
+    """A bar a group for each kind, with its value in percent above it.
+
+    As published to the left; `defined`: as defined, hatched, to its right.
+    """
+    side, look = (0.5, HATCHED) if defined else (-0.5, {})
     for x, row, color in zip(_slots(at), values, PAIR, strict=True):
-        drawn = ax.bar(x, row, BAR, color=color)
-        ax.bar_label(drawn, [f"{100 * v:.2g}" for v in row], fontsize=8, padding=2)
+        drawn = ax.bar(x + side * BAR, row, 0.92 * BAR, color=color, lw=0, **look)
+        ax.bar_label(drawn, [_percent(v) for v in row], fontsize=7, padding=2)
 
 
 def published_bars(ax: Axes, values: Float[np.ndarray, "kinds groups"]) -> None:
-    """What was published, beside each bar: hollow and grey."""
+    """What was published, between the two bars of each kind: hollow."""
     for x, row in zip(_slots(np.arange(values.shape[1], dtype=float)), values, strict=True):
-        ax.plot(x + SLOT / 2 - 0.02, row, "D", color=GREY, mfc="white", ms=5)
+        ax.plot(x, row, "D", color=BLACK, mfc="white", ms=5)
 
 
 def finish_bars(ax: Axes, d_osc: Sequence[int], labels: Sequence[str], *, published: bool) -> None:
     """Groups by d_osc, in percent of all trajectories, and a legend."""
     ax.set_xticks(range(len(d_osc)), [str(d) for d in d_osc])
     ax.set(xlabel="$d_{osc}$", ylabel="late trajectories", xlim=(-0.6, len(d_osc) - 0.4))
-    ax.set_ylim(0, 1.05 * max(0.02, ax.get_ylim()[1]))
+    ax.set_ylim(0, 1.45 * max(0.02, ax.get_ylim()[1]))  # room for the legend
+    ax.yaxis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     ax.yaxis.set_major_formatter(PercentFormatter(1, decimals=0))
     ax.grid(visible=False, axis="x")
     handles: list = [
         Patch(color=color, label=label) for color, label in zip(PAIR, labels, strict=True)
     ]
+    handles.append(Patch(facecolor=GREY, lw=0, label="solid: as published"))
+    handles.append(Patch(facecolor=GREY, lw=0, label="hatched: as defined", **HATCHED))
     if published:
-        handles += ax.plot([], [], "D", color=GREY, mfc="white", ms=5, label="published")
+        handles += ax.plot([], [], "D", color=BLACK, mfc="white", ms=5, label="the paper's models")
     ax.legend(handles=handles, fontsize=8, loc="upper right")
+
+
+def _percent(fraction: float) -> str:
+    return f"{100 * fraction:.2g}" if fraction > 0.005 else f"{100 * fraction:.1f}"
 
 
 def _slots(at: Float[np.ndarray, " groups"]) -> list[Float[np.ndarray, " groups"]]:

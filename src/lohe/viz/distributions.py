@@ -64,5 +64,7 @@ def legend(ax: Axes, colors: Mapping[str, str], hollow: str) -> None:
     from matplotlib.patches import Patch
 
     handles = [Patch(color=color, alpha=0.45, lw=0) for color in colors.values()]
-    dot = Line2D([], [], color=GREY, lw=1.2, marker="o", ms=5, mfc="white")
-    ax.legend([*handles, dot], [*colors, hollow], loc="lower right", fontsize=8)
+    ours = Line2D([], [], color=BLACK, lw=2.4, marker="o", ms=5)
+    theirs = Line2D([], [], color=GREY, lw=1.2, marker="o", ms=5, mfc="white")
+    names = [*colors, "dot: median, bar: quartiles", hollow]
+    ax.legend([*handles, ours, theirs], names, loc="lower right", fontsize=8)

@@ -43,6 +43,7 @@ figure { margin: 1.25rem 0; }
   grid-template-columns: repeat(auto-fit, minmax(min(100%, 19rem), 1fr)); align-items: start; }
 .panels img { width: 100%; height: auto; background: #fff; border-radius: .4rem; }
 .few { max-width: 44rem; }
+.wide { overflow-x: auto; }
 figcaption { font-size: .92rem; color: var(--soft); margin-top: .5rem; max-width: 46rem; }
 dl { display: grid; grid-template-columns: max-content 1fr; gap: .15rem 1rem; }
 dt { color: var(--soft); }
@@ -80,6 +81,7 @@ MARKS = {
     "not judged": "none",
     "no records": "none",
 }
+WIDE, READABLE = 1400, 0.42  # pixels of a picture of many panels; how far it may be scaled down
 LONGEST_WORD = 24  # characters that fit the narrowest phone with room to spare
 
 
@@ -172,16 +174,28 @@ def table(
 
 
 def figure(pictures: Sequence[Picture], caption: str) -> str:
-    """Pictures side by side where there is room, below one another where there is not."""
+    """Pictures side by side where there is room, below one another where there is not.
+
+    A wide one by itself stays readable: where the screen is narrow it scrolls sideways.
+    """
+    least = _least_width(pictures[0].path) if len(pictures) == 1 else 0
+    style = f' style="min-width: {least}px"' if least else ""
     images = "".join(
-        f'<img alt="{escape(picture.alt)}" src="data:image/png;base64,{_base64(picture.path)}">\n'
+        f'<img alt="{escape(picture.alt)}"{style} '
+        f'src="data:image/png;base64,{_base64(picture.path)}">\n'
         for picture in pictures
     )
-    size = " few" if len(pictures) < 3 else ""
+    size = ' wide" tabindex="0' if least else " few" if len(pictures) < 3 else ""
     return (
         f'<figure><div class="panels{size}">\n{images}</div>\n'
         f"<figcaption>{_inline(caption)}</figcaption></figure>"
     )
+
+
+def _least_width(path: Path) -> int:
+    """Pixels of a screen below which a PNG's letters are too small; 0 where any will do."""
+    width = int.from_bytes(path.read_bytes()[16:20])  # of its header
+    return round(READABLE * width) if width > WIDE else 0
 
 
 def _row(row: Sequence[str], names: Sequence[str], links: Collection[str]) -> str:

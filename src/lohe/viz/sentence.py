@@ -23,11 +23,12 @@ def circle(
     states: Float[np.ndarray, " tokens"],
     couplings: Float[np.ndarray, " tokens"],
     paths: Float[np.ndarray, "starts times"],
+    e_folds: float,
 ) -> None:
     """One head: anchors outside the circle, settled states on it, the last token's paths inside.
 
     Angles are real. An anchor's square grows with its length, a line's width with the coupling
-    of the last token to that anchor.
+    of the last token to that anchor. Paths go outward in time, from 0 to `e_folds` = ‖h‖t.
     """
     turn = np.linspace(0, 2 * np.pi, 200)
     ax.plot(np.cos(turn), np.sin(turn), color=BLACK, lw=0.8)
@@ -36,11 +37,22 @@ def circle(
     for square, width in zip(at(anchors, 1.12), couplings / couplings.max(), strict=True):
         line = np.stack([end, square]).T
         ax.plot(*line, color=ANCHOR, lw=2.2 * width, alpha=0.35, solid_capstyle="round")
+    ax.plot(
+        [],
+        [],
+        color=ANCHOR,
+        lw=2.2,
+        alpha=0.35,
+        label="couplings $w_{ij}$ of the last token, by width",
+    )
     radius = np.linspace(START, 1.0, paths.shape[1])
     for n, path in enumerate(paths):
         x, y = radius * np.cos(path), radius * np.sin(path)
-        label = "last token on its way, from random starts; outward in time" if n == 0 else None
-        ax.plot(x, y, color=OSCILLATOR, lw=1.2, alpha=0.8, label=label)
+        label = (
+            "last token on its way from random starts; radius:\n"
+            f"time, from ‖h‖t = 0 (inner ring) to {e_folds:g} (circle)"
+        )
+        ax.plot(x, y, color=OSCILLATOR, lw=1.2, alpha=0.8, label=label if n == 0 else None)
         ax.plot(x[0], y[0], "o", ms=4, mfc="white", mec=OSCILLATOR)
     size = 26 * lengths / lengths.max()
     ax.scatter(*at(anchors, 1.12).T, s=size, marker="s", color=ANCHOR, label="anchors $r_j$")

@@ -193,10 +193,12 @@ def figure_5(evidence: Evidence):
             states=np.array(head["states"]),
             couplings=np.array(head["couplings"]),
             paths=np.array(head["paths"]),
+            e_folds=E_FOLDS,
         )
         ax.set_title(f"head {head['head'] + 1}, ‖h‖ = {head['drive']:.3g}")
-    handles, labels = axes[0].get_legend_handles_labels()
-    left.legend(handles, labels, loc="outside lower center", ncols=2, fontsize=8)
+    left.legend(
+        *axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=2, fontsize=8
+    )
     top, bottom = right.subplots(2, 1, height_ratios=(1.7, 1))
     sentence.heat(top, np.array(first["attention"]), first["words"])
     sentence.bars(bottom, first["next"], np.array(first["probabilities"]))

@@ -222,7 +222,7 @@ def figure(evidence: Evidence) -> Any:
     low, high = axes[0, 0].get_ylim()
     # room for markers at 0, and for the topmost number
     axes[0, 0].set(ylabel="accuracy lost, pp", ylim=(min(low, -1), 1.05 * high))
-    bars.legend(figure, ncols=2)
+    bars.legend(figure, ncols=3)
     return figure
 
 

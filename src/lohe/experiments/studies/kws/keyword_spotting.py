@@ -176,7 +176,7 @@ def figure_3(evidence: Evidence) -> Any:
         lowest = min([lowest, *(mean[np.isfinite(mean)] - 5)])
     axes[0].set(ylim=(max(lowest, 0), 103), ylabel="validation accuracy, %")
     axes[-1].set_xlabel("sentences")
-    bars.legend(figure, ncols=4)
+    bars.legend(figure, ncols=5)
     return figure
 
 

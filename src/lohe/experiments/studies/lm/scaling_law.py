@@ -125,7 +125,7 @@ def _lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:
         f"{here.fit.exponent:.3f}" if here.fit else "no records",
         _same_exponent(here, exactly(0.5)),
         reading=reading,
-        note=f"of the published seeds {_interval(theirs)}",
+        note=f"95 % interval of the published seeds {_interval(theirs)}",
     )
     paper, found = (f"{x.fit.r2:.3f}" if x.fit else "no records" for x in (theirs, here))
     yield Line(

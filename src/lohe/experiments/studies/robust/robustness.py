@@ -239,7 +239,7 @@ def _claim(changes: Changes, kind: str) -> Claim | None:
 def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> Line:
     """The change at the horizon that is said to be enough, for each of the tasks."""
     inside: list[bool] = []
-    said, lacks = [], []
+    said, lacks, ours = [], [], []
     for subject in subjects:
         horizon, bound = ENOUGH[subject.language]
         change = Changes(evidence, subject, reading).at("settling", horizon)
@@ -248,11 +248,12 @@ def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> L
             continue
         inside.append(abs(change.value) <= bound)
         text = f"{change.value:+.4f} nats" if subject.language else f"{change.value:+.2f} pp"
+        ours.append(text)
         said.append(f"{subject.name} {text} at {horizon:g}")
     holds = False if False in inside else None if lacks else True
     claim = Claim("robust-settling", holds, "; ".join(said), lacks=", ".join(lacks))
     value: Verdict = "not reported" if inside else "no records"
-    return Line("horizons that are enough", "5, 5, 30", "", value, claim, reading)
+    return Line("horizons that are enough", "5, 5, 30", ", ".join(ours), value, claim, reading)
 
 
 def figure_8(evidence: Evidence):

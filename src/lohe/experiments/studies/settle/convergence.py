@@ -15,7 +15,7 @@ from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.settle import inference_modes, integrators, sequential
-from lohe.experiments.studies.settle.drives import AS_PUBLISHED, COHORTS, Cohort
+from lohe.experiments.studies.settle.drives import AS_DEFINED, AS_PUBLISHED, COHORTS, Cohort
 from lohe.experiments.studies.settle.settling import DEGREES, HORIZON, HORIZONS, Settled, Settling
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line
@@ -130,7 +130,12 @@ def _three_ways(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) 
     agree = all(one.agrees for one in models.values()) if len(models) == len(D_OSC) else None
     found = "; ".join(f"d_osc = {d}: {_compared(one)}" for d, one in models.items())
     claim = Claim("settle-exact", agree, found or NONE)
-    return _claim(cohort, evidence, "RK45, flow and formula", "RK45 only", claim, "")
+    unlike, solves = (
+        sum(one.record.result[f"rk45.{x}"] for one in models.values())
+        for x in ("unlike_flow", "solves")
+    )
+    ours = f"{unlike:.0f} of {solves:.0f} unlike" if models else ""
+    return _claim(cohort, evidence, "RK45, flow and formula", "RK45 only", claim, ours)
 
 
 def _compared(one: Settled) -> str:
@@ -214,15 +219,16 @@ def figure_7(evidence: Evidence) -> Figure:
     draw.finish_fractions(left, HORIZONS, ENOUGH)
     left.set_title("$d_{osc}$ = 2: converged by horizon")
 
-    shown = groups[AS_PUBLISHED]
-    at = np.array([D_OSC.index(d) for d in shown], dtype=float)
     theirs = [(x["far"], 1 - x["converged"] - x["far"]) for x in paper["d_osc"].values()]
     draw.published_bars(middle, np.array(theirs).T)
     for ax, kinds, labels, title in (
         (middle, ("far", "near"), ("error above 0.1", "error from 0.01 to 0.1"), "by error"),
         (right, ("weak_drive", "antipodal_start"), ("weak drive", "antipodal start"), "by cause"),
     ):
-        draw.bars(ax, at, np.array([[one.at()[x] for one in shown.values()] for x in kinds]))
+        for cohort in (AS_PUBLISHED, AS_DEFINED):
+            at = np.array([D_OSC.index(d) for d in groups[cohort]], dtype=float)
+            late = np.array([[one.at()[x] for one in groups[cohort].values()] for x in kinds])
+            draw.bars(ax, at, late, defined=cohort == AS_DEFINED)
         draw.finish_bars(ax, D_OSC, labels, published=ax is middle)
         ax.set_title(f"{AS_PUBLISHED.name}: late at T = 30, {title}")
     return figure

@@ -161,7 +161,10 @@ def figure_of_anchors(evidence: Evidence) -> Figure:
         ax.set_title(name)
     axes[-1, 0].set_xlabel("seed")
     if found:
-        figure.legend(*axes[0, 0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
+        named = {}
+        for ax in axes[:, 0]:
+            named = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True)) | named
+        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=3)
     else:
         axes[0, 0].set_title(NO_RECORDS)
     return figure
