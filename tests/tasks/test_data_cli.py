@@ -1,6 +1,8 @@
 """`lohe data` from the outside."""
 
+import errno
 import hashlib
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -68,6 +70,26 @@ def test_the_official_release_needs_no_remark(lohe_data, copy, monkeypatch):
     monkeypatch.setitem(SOURCES, "tinystories", official)
     assert "not the official" not in lohe_data("import", "tinystories", str(copy)).output
     assert "not the official" not in lohe_data("verify").output
+
+
+def test_a_full_disk(lohe_data, copy, tmp_path, monkeypatch):
+    """The second text does not fit: the error names it, and half of it is nowhere."""
+    lay = shutil.copyfileobj
+
+    def until_full(source, target, length):
+        if "valid" in str(source.name):
+            target.write(source.read(10))
+            raise OSError(errno.ENOSPC, "No space left on device")
+        lay(source, target, length)
+
+    monkeypatch.setattr(shutil, "copyfileobj", until_full)
+    result = lohe_data("import", "tinystories", str(copy))
+    assert result.exit_code == 1
+    path = tmp_path / "root" / "tinystories" / "TinyStories-valid.txt"
+    assert f"No space left on the disk for {path}, which needs {len(STORIES):,} bytes" in result.output
+    assert "$LOHE_DATA" in result.output
+    assert [file.name for file in path.parent.iterdir()] == ["TinyStories-train.txt"]
+    assert "incomplete" in lohe_data("list").output
 
 
 def test_the_root_is_shown(lohe_data, tmp_path):
