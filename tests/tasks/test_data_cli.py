@@ -86,7 +86,9 @@ def test_a_full_disk(lohe_data, copy, tmp_path, monkeypatch):
     result = lohe_data("import", "tinystories", str(copy))
     assert result.exit_code == 1
     path = tmp_path / "root" / "tinystories" / "TinyStories-valid.txt"
-    assert f"No space left on the disk for {path}, which needs {len(STORIES):,} bytes" in result.output
+    assert (
+        f"No space left on the disk for {path}, which needs {len(STORIES):,} bytes" in result.output
+    )
     assert "$LOHE_DATA" in result.output
     assert [file.name for file in path.parent.iterdir()] == ["TinyStories-train.txt"]
     assert "incomplete" in lohe_data("list").output
