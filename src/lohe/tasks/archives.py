@@ -11,6 +11,7 @@ from typing import Protocol, runtime_checkable
 
 from lohe.tasks import manifest
 from lohe.tasks.atomic import replacing, room_for
+from lohe.tasks.clips import UNFINISHED
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 from lohe.tasks.sources import Source, find_source
@@ -53,6 +54,9 @@ def unpack(source: Source, path: Path, root: Path, progress: Progress) -> None:
                 if (where := source.place(member)) is not None:
                     target = root / source.folder / where
                     with room_for(target, size):
+                        if not source.needs_all:
+                            target.parent.mkdir(parents=True, exist_ok=True)
+                            (root / source.folder / UNFINISHED).touch()
                         _place(source, content, target, f"{path}: {member}")
                     placed += 1
                     progress(f"importing {source.name}", placed, None)
@@ -76,6 +80,7 @@ def finish(source: Source, root: Path, origin: str) -> list[Path]:
     items = source.items(root)
     with room_for(root / source.folder / manifest.NAME):
         manifest.record(root / source.folder, items, origin)
+    (root / source.folder / UNFINISHED).unlink(missing_ok=True)
     missing = source.missing(root)
     if missing and (source.needs_all or not items):
         raise FileNotFoundError(

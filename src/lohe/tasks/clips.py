@@ -10,6 +10,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 SUFFIXES = (".wav", ".flac")
+UNFINISHED = ".unfinished"  # beside the words while clips come in: a word may lack some
 BUCKETS = 2**27 - 1  # the release's bound on clips of a word
 STREAMED = 2_000_000_000  # bytes; written by programs that do not know the length yet
 
@@ -42,6 +43,11 @@ def clip_files(folder: Path) -> list[Path]:
 def list_clips(folder: Path, word: str, source: str) -> list[Path]:
     """The clips of a word, of which there must be some; `source` is what `lohe data` calls them."""
     clips = clip_files(folder / word)
+    if (mark := folder / UNFINISHED).exists():
+        raise ValueError(
+            f"{folder} is not complete: an import or a fetch stopped before its end. Run it again; "
+            f"to use what is there all the same, delete {mark}."
+        )
     if not clips:
         words = sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
         raise FileNotFoundError(

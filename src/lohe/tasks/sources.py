@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from lohe.tasks import kws, tinystories, wikitext2
-from lohe.tasks.clips import clip_files, folder_of
+from lohe.tasks.clips import UNFINISHED, clip_files, folder_of
 
 
 @dataclass(frozen=True)
@@ -97,9 +97,10 @@ class Clips:
         return [path for path in words if path.is_dir() and clip_files(path)]
 
     def missing(self, root: Path) -> list[str]:
-        """Words of the release that have no clip."""
+        """Words of the release that have no clip, and what an import that stopped left out."""
         present = {path.name for path in self.items(root)}
-        return [word for word in self.words if word not in present]
+        stopped = ["end of an import"] if (root / self.folder / UNFINISHED).exists() else []
+        return [word for word in self.words if word not in present] + stopped
 
 
 Source = Texts | Clips
