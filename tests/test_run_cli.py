@@ -107,7 +107,7 @@ def test_a_dry_run_says_what_is_there_and_what_is_not(trained):
     assert first == "15 runs, 10 cached, 5 to train"
     assert len(rest) == PACKS + 1
     assert rest[-1].startswith("In all about ")
-    assert re.fullmatch(r"  SVA, Softmax, seeds 4: 2 epochs, about \d+ s", rest[0])
+    assert re.fullmatch(r"  SVA, Softmax, seeds 4: 2 epochs, about \d+ (?:s|min)", rest[0])
     assert sorted(Store(store).load(smoke_runs(0)[0].recipe())) == [0, 1]
 
 
@@ -125,7 +125,7 @@ def test_unknown_times_are_not_summed_as_nothing(trained):
     result = lohe("run", "all", "--scale", "smoke", "--seeds", "0", "--store", store, "--dry-run")
     *rest, last = result.stdout.splitlines()
     unknown = sum(line.endswith("time unknown") for line in rest)  # one seed a pack
-    said = rf"In all at least \d+ s on \w+, runs or measurements of unknown time: {unknown}"
+    said = rf"In all at least \d+ (?:s|min) on \w+, runs or measurements of unknown time: {unknown}"
     assert re.fullmatch(said, last)
 
 

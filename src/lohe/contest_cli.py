@@ -123,6 +123,7 @@ def _train(stage: str, store: Store, device: str, root: Path | None, minutes: fl
 
         while todo := _missing(stage, store, evidence := _evidence(store)):
             taken, late, keep = 0, 0, _kept(stage, evidence)
+            shown.expect(todo)
             for pack in todo:
                 spent, guess = time.monotonic() - started, seconds(pack.run, len(pack.seeds))
                 pace = busy / expected if expected else 1.0  # of this device, by what it has done
@@ -132,7 +133,8 @@ def _train(stage: str, store: Store, device: str, root: Path | None, minutes: fl
                 runs, began = [replace(pack.run, seed=s) for s in pack.seeds], time.monotonic()
                 how = {"device": device, "size": SIZE, "load": load, "listen": shown.training}
                 # what others hold is left to them, and nothing comes back
-                for _ in complete(runs, store, with_weights=keep, **how):
+                for trained in complete(runs, store, with_weights=keep, **how):
+                    shown.finished(trained)
                     taken, expected = taken + 1, expected + guess
                     busy += time.monotonic() - began
             if not taken:  # others train what is left

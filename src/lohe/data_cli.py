@@ -22,7 +22,7 @@ from lohe.tasks.fetch import fetch_corpus
 from lohe.tasks.progress import Progress
 from lohe.tasks.root import data_root
 from lohe.tasks.sources import SOURCES
-from lohe.tasks.verify import Check, Corpus, list_corpora, verify_corpus
+from lohe.tasks.verify import Check, Corpus, list_corpora, unofficial, verify_corpus
 
 app = typer.Typer(no_args_is_help=True, help="List, import, fetch and verify the corpora.")
 
@@ -55,6 +55,8 @@ def import_(
     with _plain_errors(), _reporting(bytes_=False) as progress:
         items = import_corpus(corpus, path, root, progress)
     typer.echo(f"{corpus}: {len(items)} items in {items[0].parent}")
+    for check in unofficial(corpus, root):
+        typer.echo(f"{corpus}  {check.item}  sha256 {check.found}{_origin(check)}")
 
 
 @app.command()
@@ -97,13 +99,17 @@ def _state(corpus: Corpus) -> str:
 
 
 def _verdict(check: Check) -> str:
-    if check.state == "changed":
-        return f"CHANGED: sha256 {check.found}, expected {check.expected}"
     return {
+        "changed": f"CHANGED: sha256 {check.found}, expected {check.expected}",
         "ok": f"ok {check.found}",
         "new": f"not pinned, not recorded: sha256 {check.found} (--record keeps it)",
         "missing": "MISSING",
-    }[check.state]
+    }[check.state] + _origin(check)
+
+
+def _origin(check: Check) -> str:
+    """A remark on a text of one's own in the release's place, which is allowed."""
+    return f"; not the official release, which has {check.official}" if check.official else ""
 
 
 @contextmanager

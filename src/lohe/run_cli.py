@@ -359,7 +359,8 @@ def _train(
     log: Logger,
 ) -> None:
     with terminal.bars() as shown:
-        for _ in complete(
+        shown.expect(missing(runs, store, size, models))
+        for pack in complete(
             runs,
             store,
             device=device,
@@ -370,4 +371,4 @@ def _train(
             with_weights=models,
             log=log,
         ):
-            pass
+            shown.finished(pack)

@@ -1,10 +1,10 @@
 """Bars in a terminal, lines elsewhere; both say the same."""
 
 import io
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
-from rich.progress import Progress
 
 import fakes
 from lohe.experiments import terminal
@@ -17,23 +17,89 @@ PACK = Pack(fakes.run(), [0, 1])
 def bars(*, disable: bool) -> tuple[terminal.Bars, io.StringIO]:
     out = io.StringIO()
     console = Console(file=out, force_terminal=not disable, width=60)
-    return terminal.Bars(Progress(console=console, disable=disable)), out
+    return terminal.Bars(terminal.drawn(console, disable=disable)), out
 
 
 def tasks(shown: terminal.Bars) -> list[tuple[str, float, float | None]]:
     return [(t.description, t.completed, t.total) for t in shown.progress.tasks]
 
 
-def test_a_bar_for_each_pack():
+def epochs(pack: Pack) -> int:
+    return pack.run.epochs
+
+
+def test_a_bar_for_all_packs_and_one_for_the_pack_in_training():
     shown, out = bars(disable=False)
-    shown.training("loading", PACK, 0, 20)
-    shown.training("training", PACK, 3, 20)
-    shown.training("cached", Pack(fakes.run(), [5]), 20, 20)
+    other, of = Pack(fakes.run(), [5]), epochs(PACK)
+    shown.expect([PACK, other])
+    shown.training("cached", Pack(fakes.run(), [7, 8]), of, of)  # nobody waits for it
+    assert tasks(shown) == [("0 of 3 runs, in epochs", 0, 3 * of)]
+    shown.training("loading", PACK, 0, of)
+    for done in range(2):
+        shown.training("training", PACK, done, of)
     assert tasks(shown) == [
-        ("SVA, Softmax, seeds 0-1", 3, 20),
-        ("SVA, Softmax, seeds 5", 20, 20),
+        ("0 of 3 runs, in epochs", 2, 3 * of),
+        ("SVA, Softmax, seeds 0-1", 1, of),
     ]
+    shown.finished(PACK)  # early, perhaps
+    assert tasks(shown) == [("2 of 3 runs, in epochs", 2 * of, 3 * of)]
+    shown.training("cached", other, of, of)  # by someone else, meanwhile
+    assert tasks(shown) == [("3 of 3 runs, in epochs", 3 * of, 3 * of)]
     assert out.getvalue() == ""
+
+
+def test_what_is_left_to_others_is_not_waited_for():
+    shown, _ = bars(disable=False)
+    of = epochs(PACK)
+    shown.expect([PACK])
+    shown.training("left to others: x", Pack(PACK.run, [1]), 0, of)
+    assert tasks(shown) == [("0 of 1 runs, in epochs", 0, of)]
+    shown.training("training", Pack(PACK.run, [0]), 0, of)
+    shown.training("left to others: taken over", PACK, 0, of)
+    assert tasks(shown) == []
+
+
+def test_the_pack_in_training_is_seen_among_many():
+    """40 packs on 24 rows: the first 20 were trained before, ten are now, one is running."""
+    out = io.StringIO()
+    console = Console(file=out, force_terminal=True, width=80, height=24)
+    packs = [Pack(fakes.run(), [n]) for n in range(40)]
+    of = epochs(packs[0])
+    with terminal.drawn(console) as progress:
+        shown = terminal.Bars(progress)
+        shown.expect(packs[20:])
+        for pack in packs[:20]:
+            shown.training("cached", pack, of, of)
+        for pack in packs[20:30]:
+            for done in range(of + 1):
+                shown.training("training", pack, done, of)
+            shown.finished(pack)
+        shown.training("training", packs[30], 0, of)
+        out.seek(out.truncate(0))
+        progress.refresh()
+        said = out.getvalue()
+    assert "10 of 20 runs" in said
+    assert "seeds 30" in said
+    assert "seeds 29" not in said
+    assert said.count("\n") == 1  # two bars
+
+
+def test_resumed_epochs_say_nothing_about_the_time_left():
+    shown, _ = bars(disable=False)
+    now, of = [0.0], 100
+    shown.progress.get_time = lambda: now[0]
+    run = replace(PACK.run, epochs=of)
+    first, second = Pack(run, [0, 1]), Pack(run, [2, 3])
+    shown.expect([first, second])
+    for pack, epochs in ((first, (0, 1, 2)), (second, (0, 81, 82, 83))):  # continued after 80
+        for done in epochs:
+            shown.training("training", pack, done, of)
+            now[0] += 20.0  # seconds an epoch
+        if pack is first:
+            shown.finished(pack)
+    assert [task.time_remaining for task in shown.progress.tasks] == [340, 340]
+    shown.training("training", Pack(run, [7]), 0, of)
+    assert shown.progress.tasks[1].time_remaining is None  # of another pack nothing is known
 
 
 def test_one_bar_for_all_measurements_and_it_ends_full():

@@ -9,8 +9,9 @@ import pytest
 from corpora import STORIES
 from sound import WORDS
 
-from lohe.tasks import KeywordSpotting, TinyStories, WikiText2, manifest
+from lohe.tasks import KeywordSpotting, TinyStories, WikiText2, archives, manifest
 from lohe.tasks.archives import import_corpus
+from lohe.tasks.sources import find_source
 from lohe.tasks.verify import list_corpora, verify_corpus
 
 TEXTS = {f"TinyStories-{split}.txt": STORIES.encode() for split in ("train", "valid")}
@@ -201,6 +202,26 @@ def test_what_cannot_be_read_replaces_nothing(tmp_path):
         with pytest.raises(ValueError, match=message):
             import_corpus("tinystories", bad, tmp_path / "root")
     assert {c.state for c in verify_corpus("tinystories", tmp_path / "root")} == {"ok"}
+
+
+def test_half_of_a_word_is_not_taken_for_the_word(tmp_path, speech, monkeypatch):
+    clips, place = speech / "speech_commands_v0.02", archives._place
+
+    def stops(*arguments):
+        place(*arguments)
+        if "yes" in str(arguments[2]):
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(archives, "_place", stops)
+    with pytest.raises(KeyboardInterrupt):
+        import_corpus("speech-commands", clips, tmp_path)
+    assert "end of an import" in find_source("speech-commands").missing(tmp_path)
+    with pytest.raises(ValueError, match=r"is not complete: an import .* Run it again"):
+        KeywordSpotting(WORDS).load(tmp_path)
+    monkeypatch.undo()
+    import_corpus("speech-commands", clips, tmp_path)
+    KeywordSpotting(WORDS).load(tmp_path)
+    assert "end of an import" not in find_source("speech-commands").missing(tmp_path)
 
 
 def test_some_words_are_not_all_of_speech_commands(tmp_path, speech):

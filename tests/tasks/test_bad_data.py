@@ -1,6 +1,7 @@
 """Whatever is wrong with a file, the error names the file and says what to do."""
 
 import lzma
+import math
 import re
 import sys
 
@@ -123,6 +124,32 @@ def test_empty_wav(speech):
     path = next((speech / "speech_commands_v0.02" / "yes").glob("*.wav"))
     path.write_bytes(b"")
     with pytest.raises(ValueError, match=rf"{path.name} is empty \(0 bytes\).*fetch it again"):
+        KeywordSpotting(WORDS).load(speech)
+
+
+def test_wav_cut_short(speech):
+    path = next((speech / "speech_commands_v0.02" / "yes").glob("*.wav"))
+    path.write_bytes(path.read_bytes()[:-2_000])
+    with pytest.raises(ValueError, match=rf"{path.name} is cut short: 2,000 bytes fewer"):
+        KeywordSpotting(WORDS).load(speech)
+
+
+@pytest.mark.parametrize("size", [2**31 - 1, 2**32 - 1])
+def test_wav_of_a_length_that_was_not_known_yet(speech, size):
+    path = next((speech / "speech_commands_v0.02" / "yes").glob("*.wav"))
+    content = path.read_bytes()
+    path.write_bytes(content[:4] + size.to_bytes(4, "little") + content[8:])
+    KeywordSpotting(WORDS).load(speech)
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_wav_of_no_numbers(speech, value):
+    soundfile = pytest.importorskip("soundfile")
+    path = next((speech / "speech_commands_v0.02" / "yes").glob("*.wav"))
+    samples = tone(440) / 32_768
+    samples[70] = value
+    soundfile.write(path, samples, 16_000, subtype="FLOAT")
+    with pytest.raises(ValueError, match=rf"{path.name} has samples that are no finite numbers"):
         KeywordSpotting(WORDS).load(speech)
 
 

@@ -1,10 +1,16 @@
 """`lohe data` from the outside."""
 
+import errno
+import hashlib
+import shutil
+from dataclasses import replace
+
 import pytest
 from corpora import STORIES
 from typer.testing import CliRunner
 
 from lohe.data_cli import app
+from lohe.tasks.sources import ARCHIVES, SOURCES
 
 
 @pytest.fixture
@@ -35,6 +41,57 @@ def test_list_import_verify(lohe_data, copy, tmp_path):
     assert "TinyStories-train.txt  CHANGED" in changed.output
     assert lohe_data("verify", "tinystories", "--record").exit_code == 0
     assert lohe_data("verify").exit_code == 0
+
+
+def test_what_is_not_the_official_release_is_said(lohe_data, copy):
+    """Texts of one's own are allowed, but nobody takes them for the release."""
+    own = hashlib.sha256(STORIES.encode()).hexdigest()
+    remarks = [
+        f"{name}  {{}} {own}; not the official release, which has {ARCHIVES[name]}"
+        for name in ("TinyStories-train.txt", "TinyStories-valid.txt")
+    ]
+    for command, word in (
+        (("import", "tinystories", str(copy)), "sha256"),
+        (("verify",), "ok"),
+        (("verify", "--record"), "ok"),
+    ):
+        result = lohe_data(*command)
+        assert result.exit_code == 0
+        for remark in remarks:
+            assert remark.format(word) in result.output
+
+
+def test_the_official_release_needs_no_remark(lohe_data, copy, monkeypatch):
+    own = hashlib.sha256(STORIES.encode()).hexdigest()
+    files = SOURCES["tinystories"].downloads
+    official = replace(
+        SOURCES["tinystories"], downloads=tuple(replace(f, sha256=own) for f in files)
+    )
+    monkeypatch.setitem(SOURCES, "tinystories", official)
+    assert "not the official" not in lohe_data("import", "tinystories", str(copy)).output
+    assert "not the official" not in lohe_data("verify").output
+
+
+def test_a_full_disk(lohe_data, copy, tmp_path, monkeypatch):
+    """The second text does not fit: the error names it, and half of it is nowhere."""
+    lay = shutil.copyfileobj
+
+    def until_full(source, target, length):
+        if "valid" in str(source.name):
+            target.write(source.read(10))
+            raise OSError(errno.ENOSPC, "No space left on device")
+        lay(source, target, length)
+
+    monkeypatch.setattr(shutil, "copyfileobj", until_full)
+    result = lohe_data("import", "tinystories", str(copy))
+    assert result.exit_code == 1
+    path = tmp_path / "root" / "tinystories" / "TinyStories-valid.txt"
+    assert (
+        f"No space left on the disk for {path}, which needs {len(STORIES):,} bytes" in result.output
+    )
+    assert "$LOHE_DATA" in result.output
+    assert [file.name for file in path.parent.iterdir()] == ["TinyStories-train.txt"]
+    assert "incomplete" in lohe_data("list").output
 
 
 def test_the_root_is_shown(lohe_data, tmp_path):

@@ -1,6 +1,8 @@
 """Fetching, against a server on this machine that can be made to misbehave."""
 
+import errno
 import hashlib
+import re
 import threading
 from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -128,6 +130,22 @@ def test_a_later_call_goes_on(server, source, tmp_path, monkeypatch):
         fetch_corpus(source, tmp_path)
     assert fetch_corpus(source, tmp_path)[0].read_bytes() == TEXT
     assert ranges(server) == [None, "bytes=100000-"]
+
+
+def test_a_full_disk(server, source, tmp_path, monkeypatch):
+    def full(what, done, of):
+        if done > 200_000:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(fetch, "BLOCK", 100_000)
+    part = re.escape(str(tmp_path / "downloads" / "TinyStories-train.txt.part"))
+    needed = f"{len(TEXT):,}"
+    match = rf"No space left on the disk for {part}, which needs {needed} bytes.*\$LOHE_DATA"
+    with pytest.raises(OSError, match=match):
+        fetch_corpus(source, tmp_path, progress=full)
+    assert source.missing(tmp_path) == list(source.files)
+    assert fetch_corpus(source, tmp_path)[0].read_bytes() == TEXT
+    assert ranges(server) == [None, "bytes=300000-"]  # what had arrived was kept
 
 
 @pytest.mark.parametrize("change", ["other file", "no ranges", "no validator"])

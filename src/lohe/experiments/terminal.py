@@ -2,8 +2,9 @@
 
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 
 from rich import box
 from rich.console import Console
@@ -22,8 +23,10 @@ from lohe.experiments.measures import Measure, measure_name
 from lohe.experiments.report import Headline, by_statement
 from lohe.experiments.runner import Pack
 from lohe.experiments.tables import Table
+from lohe.train import Run
 
 LINE_EVERY_S = 30.0  # of progress, where there is no terminal to draw a bar in
+PACE_OVER_S = 3600.0  # by which the time left is told: an epoch may take many minutes
 NAME = 26  # characters of a name that is not to be broken where a table is narrow
 CELL = 18  # what stands below a long line is aligned up to this width
 MANY = 7  # columns stand closer together where they have to
@@ -36,20 +39,64 @@ class Bars:
     def __init__(self, progress: Progress):
         self.progress, self.out = progress, progress.console
         self.ids: dict[str, TaskID] = {}
+        self.at: dict[str, int] = {}
+        self.expected: set[Run] = set()
+        self.left: set[Run] = set()  # of those expected
+        self.now: Pack | None = None
         self.begun: set[str] = set()  # what is being loaded
         self.said = time.monotonic()
 
+    def expect(self, packs: Iterable[Pack]) -> None:
+        """What is to be trained, for a bar of all of it."""
+        self.expected = {run for pack in packs for run in _runs(pack)}
+        self.left = set(self.expected)
+        self._remove("all")
+        self._all()
+
     def training(self, what: str, pack: Pack, done: int, of: int) -> None:
-        """A bar for each pack."""
+        """A bar for all packs, and one for the pack in training, gone when it has ended."""
         rare = what != "training" or done in (0, of)
         if what == "loading":  # of which `loading` says more
             return
         if ": " in what:  # a remark: left to others, starts over
             self._line(f"{pack.name}: {what}")
-        elif not self.progress.disable:
-            self._bar(pack.name, pack.name, done, of)
-        elif rare or time.monotonic() - self.said > LINE_EVERY_S:
-            self._line(f"{what} {done}/{of} {pack.name}")
+            if what.startswith("left to others"):
+                self.expected -= self.left.intersection(_runs(pack))
+                self._gone(pack)
+        elif self.progress.disable:
+            if rare or time.monotonic() - self.said > LINE_EVERY_S:
+                self._line(f"{what} {done}/{of} {pack.name}")
+        elif what == "cached":
+            self._gone(pack)
+        else:
+            if pack != self.now:
+                self._remove("pack")
+                self.now = pack
+            self._bar("pack", pack.name, done, of, step=1)
+            seeds = len(self.left.intersection(_runs(pack)))
+            self._all(done * seeds, step=seeds)
+
+    def finished(self, pack: Pack) -> None:
+        """Its records are written."""
+        self._gone(pack, step=pack.run.epochs * len(pack.seeds))  # it may have ended early
+
+    def _gone(self, pack: Pack, step: int = 0) -> None:
+        self.left.difference_update(_runs(pack))
+        self._remove("pack")
+        self.now = None
+        self._all(step=step)
+
+    def _all(self, running: int = 0, step: int = 0) -> None:
+        """One bar for all that is expected, in epochs, `running` of them in this pack."""
+        if self.progress.disable:
+            return
+        if not self.expected:
+            self._remove("all")
+            return
+        of = sum(run.epochs for run in self.expected)
+        done = of - sum(run.epochs for run in self.left) + running
+        runs = f"{len(self.expected) - len(self.left)} of {len(self.expected)} runs, in epochs"
+        self._bar("all", runs, done, of, step)
 
     def measuring(self, what: str, measure: Measure, done: int, of: int) -> None:
         """One bar for all measurements, `done` of which are; it is named after the current one."""
@@ -66,17 +113,25 @@ class Bars:
         if not self.progress.disable:
             self._bar("loading", what, done, of)
             if done == of:
-                self.progress.remove_task(self.ids.pop("loading"))
+                self._remove("loading")
         elif done == of:
             self.begun.discard(what)
         elif what not in self.begun:
             self.begun.add(what)
             self._line(what)
 
-    def _bar(self, key: str, text: str, done: int, of: int | None) -> None:
+    def _bar(self, key: str, text: str, done: int, of: int | None, step: int | None = None) -> None:
+        """`step` is as much as can be done at once: what exceeds it says nothing about speed."""
         if key not in self.ids:
             self.ids[key] = self.progress.add_task(escape(text), total=of)
+        elif step is not None and done > self.at[key] + step:
+            self.progress.reset(self.ids[key], completed=done)
+        self.at[key] = done
         self.progress.update(self.ids[key], description=escape(text), total=of, completed=done)
+
+    def _remove(self, key: str) -> None:
+        if key in self.ids:
+            self.progress.remove_task(self.ids.pop(key))
 
     def _line(self, text: str) -> None:
         self.said = time.monotonic()
@@ -86,10 +141,25 @@ class Bars:
 @contextmanager
 def bars() -> Iterator[Bars]:
     """Bars on stderr while inside."""
-    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     console, quiet = Console(stderr=True), not sys.stderr.isatty()
-    with Progress(*shown, TimeRemainingColumn(), console=console, disable=quiet) as progress:
+    with drawn(console, disable=quiet) as progress:
         yield Bars(progress)
+
+
+def drawn(console: Console, *, disable: bool = False) -> Progress:
+    """Name, bar, count and time left."""
+    shown = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    return Progress(
+        *shown,
+        TimeRemainingColumn(),
+        console=console,
+        disable=disable,
+        speed_estimate_period=PACE_OVER_S,
+    )
+
+
+def _runs(pack: Pack) -> list[Run]:
+    return [replace(pack.run, seed=seed) for seed in pack.seeds]
 
 
 def show(table: Table) -> None:

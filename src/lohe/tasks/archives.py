@@ -10,7 +10,8 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol, runtime_checkable
 
 from lohe.tasks import manifest
-from lohe.tasks.atomic import replacing
+from lohe.tasks.atomic import replacing, room_for
+from lohe.tasks.clips import UNFINISHED
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 from lohe.tasks.sources import Source, find_source
@@ -26,6 +27,9 @@ class Content(Protocol):
     def read(self, size: int = -1, /) -> bytes: ...
 
     def close(self) -> None: ...
+
+
+Member = tuple[PurePosixPath, int, Content]  # its bytes are those it takes here
 
 
 def import_corpus(
@@ -45,10 +49,15 @@ def unpack(source: Source, path: Path, root: Path, progress: Progress) -> None:
     """Puts the members of `path` that belong to a corpus where they belong."""
     placed = 0
     try:
-        for member, content in _members(path):
+        for member, size, content in _members(path):
             with closing(content):
                 if (where := source.place(member)) is not None:
-                    _place(source, content, root / source.folder / where, f"{path}: {member}")
+                    target = root / source.folder / where
+                    with room_for(target, size):
+                        if not source.needs_all:
+                            target.parent.mkdir(parents=True, exist_ok=True)
+                            (root / source.folder / UNFINISHED).touch()
+                        _place(source, content, target, f"{path}: {member}")
                     placed += 1
                     progress(f"importing {source.name}", placed, None)
     except DAMAGE as error:
@@ -69,7 +78,9 @@ def finish(source: Source, root: Path, origin: str) -> list[Path]:
     Of Speech Commands some words will do: a task says which ones it needs.
     """
     items = source.items(root)
-    manifest.record(root / source.folder, items, origin)
+    with room_for(root / source.folder / manifest.NAME):
+        manifest.record(root / source.folder, items, origin)
+    (root / source.folder / UNFINISHED).unlink(missing_ok=True)
     missing = source.missing(root)
     if missing and (source.needs_all or not items):
         raise FileNotFoundError(
@@ -113,7 +124,7 @@ def _twin(path: Path) -> Path:
     return path.with_name(f"{plain}.xz" if plain == path.name else plain)
 
 
-def _members(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+def _members(path: Path) -> Iterator[Member]:
     if path.is_dir():
         yield from _in_folder(path)
     elif not path.is_file():
@@ -123,26 +134,28 @@ def _members(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
     elif tarfile.is_tarfile(path):
         yield from _in_tar(path)
     else:
-        yield PurePosixPath(path.parent.name, path.name), path.open("rb")
+        size = path.stat().st_size
+        yield PurePosixPath(path.parent.name, path.name), size, path.open("rb")
 
 
-def _in_folder(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+def _in_folder(path: Path) -> Iterator[Member]:
     for file in sorted(path.rglob("*")):
         if file.is_file():
             # the folder's own name counts: someone may point at the folder of one word
-            yield PurePosixPath(path.name, file.relative_to(path).as_posix()), file.open("rb")
+            member = PurePosixPath(path.name, file.relative_to(path).as_posix())
+            yield member, file.stat().st_size, file.open("rb")
 
 
-def _in_zip(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+def _in_zip(path: Path) -> Iterator[Member]:
     with zipfile.ZipFile(path) as archive:
         for entry in archive.infolist():
             if not entry.is_dir():
-                yield PurePosixPath(entry.filename), archive.open(entry)
+                yield PurePosixPath(entry.filename), entry.file_size, archive.open(entry)
 
 
-def _in_tar(path: Path) -> Iterator[tuple[PurePosixPath, Content]]:
+def _in_tar(path: Path) -> Iterator[Member]:
     with tarfile.open(path) as archive:
         for entry in archive:
             # links and devices are nobody's clips or texts
             if entry.isfile() and (content := archive.extractfile(entry)) is not None:
-                yield PurePosixPath(entry.name), content
+                yield PurePosixPath(entry.name), entry.size, content

@@ -10,7 +10,9 @@ from jaxtyping import Float
 from torch import Tensor
 
 SUFFIXES = (".wav", ".flac")
+UNFINISHED = ".unfinished"  # beside the words while clips come in: a word may lack some
 BUCKETS = 2**27 - 1  # the release's bound on clips of a word
+STREAMED = 2_000_000_000  # bytes; written by programs that do not know the length yet
 
 
 def folder_of(version: str) -> str:
@@ -41,6 +43,11 @@ def clip_files(folder: Path) -> list[Path]:
 def list_clips(folder: Path, word: str, source: str) -> list[Path]:
     """The clips of a word, of which there must be some; `source` is what `lohe data` calls them."""
     clips = clip_files(folder / word)
+    if (mark := folder / UNFINISHED).exists():
+        raise ValueError(
+            f"{folder} is not complete: an import or a fetch stopped before its end. Run it again; "
+            f"to use what is there all the same, delete {mark}."
+        )
     if not clips:
         words = sorted(p.name for p in folder.iterdir() if p.is_dir()) if folder.is_dir() else []
         raise FileNotFoundError(
@@ -55,6 +62,11 @@ def read_clip(path: Path, rate: int, samples: int) -> Float[Tensor, " sample"]:
     """A mono clip at `rate`, cut or padded with zeros at the end to `samples`."""
     if path.stat().st_size == 0:
         raise ValueError(f"{path} is empty (0 bytes). Import or fetch it again, or delete it.")
+    if (lacking := _lacking(path)) > 0:
+        raise ValueError(
+            f"{path} is cut short: {lacking:,} bytes fewer than its header says. Import or fetch "
+            f"it again, or delete it."
+        )
     audio, found = _decode(path)
     if found != rate:
         raise ValueError(
@@ -65,10 +77,25 @@ def read_clip(path: Path, rate: int, samples: int) -> Float[Tensor, " sample"]:
         raise ValueError(f"{path} has {audio.shape[1]} channels, one is needed. Mix it to mono.")
     if not len(audio):
         raise ValueError(f"{path} has no samples. Import or fetch it again, or delete it.")
+    if not np.isfinite(audio).all():
+        raise ValueError(
+            f"{path} has samples that are no finite numbers (NaN or infinite). Import or fetch it "
+            f"again, or delete it."
+        )
     clip = torch.zeros(samples)
     kept = torch.from_numpy(audio[:samples])
     clip[: len(kept)] = kept
     return clip
+
+
+def _lacking(path: Path) -> int:
+    """Bytes that a WAV's header promises and the file lacks; decoders pass over it in silence."""
+    with path.open("rb") as file:
+        start = file.read(8)
+    promised = 8 + int.from_bytes(start[4:], "little")
+    if start[:4] != b"RIFF" or promised > STREAMED:
+        return 0
+    return promised - path.stat().st_size
 
 
 def _decode(path: Path) -> tuple[np.ndarray, int]:

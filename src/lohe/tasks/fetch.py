@@ -9,7 +9,7 @@ from pathlib import Path
 
 from lohe.tasks import manifest
 from lohe.tasks.archives import finish, unpack
-from lohe.tasks.atomic import write_text
+from lohe.tasks.atomic import room_for, write_text
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 from lohe.tasks.sources import Download, Source, find_source
@@ -94,13 +94,15 @@ def _continue(url: str, part: Path, progress: Progress) -> bool:
         size = response.headers.get("Content-Length")
         whole = start + int(size) if size is not None else None
         note = {"url": url, "validator": _validator(response.headers)}
-        write_text(_note(part), json.dumps(note) + "\n")
+        needed = None if whole is None else whole - start
         done = start
-        with part.open("ab" if start else "wb") as file:
-            while block := response.read(BLOCK):
-                file.write(block)
-                done += len(block)
-                progress(f"fetching {part.name.removesuffix('.part')}", done, whole)
+        with room_for(part, needed):
+            write_text(_note(part), json.dumps(note) + "\n")
+            with part.open("ab" if start else "wb") as file:
+                while block := response.read(BLOCK):
+                    file.write(block)
+                    done += len(block)
+                    progress(f"fetching {part.name.removesuffix('.part')}", done, whole)
     return whole is None or done == whole
 
 

@@ -16,7 +16,7 @@ from lohe.tasks import manifest
 from lohe.tasks.cache import Entry, cached, fingerprint
 from lohe.tasks.clips import folder_of, list_clips, read_clip, which_set
 from lohe.tasks.dataset import Data, Examples, Split, Sums, one_of, percent
-from lohe.tasks.logmel import LogMel
+from lohe.tasks.logmel import VERSION, LogMel
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 
@@ -71,7 +71,7 @@ class KeywordSpotting(WhichWord):
         features, sources = {}, {}
         for word, files in clips.items():
             entry = root / "cache" / folder_of(self.version) / f"{word}-{front_end}"
-            key = fingerprint(self.front_end, files)
+            key = fingerprint((self.front_end, VERSION), files)
             tensors, facts = cached(entry, key, lambda f=files: self._features(f, progress))
             manifest.check(folder / word, facts["sha256"])
             features[word], sources[word] = tensors["features"], facts["sha256"]

@@ -10,7 +10,7 @@ from pathlib import Path, PurePosixPath
 from typing import ClassVar
 
 from lohe.tasks import kws, tinystories, wikitext2
-from lohe.tasks.clips import clip_files, folder_of
+from lohe.tasks.clips import UNFINISHED, clip_files, folder_of
 
 
 @dataclass(frozen=True)
@@ -41,6 +41,15 @@ class Texts:
     def expected(self) -> tuple[str, ...]:
         return self.files
 
+    @property
+    def official(self) -> dict[str, str]:
+        """sha256 of the release's texts, as far as they are known; a text of one's own may differ.
+
+        What is in `pinned` may not: it is refused.
+        """
+        loose = {d.name: d.sha256 for d in self.downloads if d.name in self.files and d.sha256}
+        return loose | dict(self.pinned)
+
     def place(self, member: PurePosixPath) -> str | None:
         """Where in `folder` a file of an archive belongs; None: nowhere.
 
@@ -70,6 +79,7 @@ class Clips:
     words: tuple[str, ...]
     pinned: Mapping[str, str] = field(default_factory=dict)
     needs_all: ClassVar[bool] = False  # a task says which words it needs
+    official: ClassVar[Mapping[str, str]] = {}  # nobody publishes the checksum of a word
 
     @property
     def expected(self) -> tuple[str, ...]:
@@ -87,9 +97,10 @@ class Clips:
         return [path for path in words if path.is_dir() and clip_files(path)]
 
     def missing(self, root: Path) -> list[str]:
-        """Words of the release that have no clip."""
+        """Words of the release that have no clip, and what an import that stopped left out."""
         present = {path.name for path in self.items(root)}
-        return [word for word in self.words if word not in present]
+        stopped = ["end of an import"] if (root / self.folder / UNFINISHED).exists() else []
+        return [word for word in self.words if word not in present] + stopped
 
 
 Source = Texts | Clips

@@ -1,6 +1,6 @@
 """What of each corpus is there, and whether it is still what arrived."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
@@ -21,12 +21,16 @@ class Corpus:
 
 @dataclass(frozen=True)
 class Check:
-    """What became of one file, or of one word's clips; "new" is neither pinned nor recorded."""
+    """What became of one file, or of one word's clips; "new" is neither pinned nor recorded.
+
+    `official` is the release's checksum where the file has another one.
+    """
 
     item: str
     state: Literal["ok", "changed", "new", "missing"]
     found: str | None = None
     expected: str | None = None
+    official: str | None = None
 
 
 def list_corpora(root: Path | None = None) -> list[Corpus]:
@@ -54,7 +58,7 @@ def verify_corpus(
     progress(f"verifying {source.name}", len(items), len(items))
     if record:
         manifest.record(root / source.folder, items, origin="accepted as it was")
-        checks = [Check(c.item, "ok", c.found, c.found) for c in checks]
+        checks = [replace(c, state="ok", expected=c.found) for c in checks]
     missing = source.missing(root) if source.needs_all or not items else []
     return checks + [Check(name, "missing") for name in missing]
 
@@ -62,14 +66,27 @@ def verify_corpus(
 def _check(source: Source, item: Path) -> Check:
     name = item.name.removesuffix(".xz")
     recorded = manifest.read(item.parent).get(name, {}).get("sha256")
-    expected = recorded or source.pinned.get(name)
+    expected, official = recorded or source.pinned.get(name), source.official.get(name)
     try:
         found = manifest.sha256(item)
     except ValueError:
         return Check(name, "changed", "none, it cannot be decompressed", expected or "any")
+    official = None if found == official else official
     if expected is None:
-        return Check(name, "new", found)
-    return Check(name, "ok" if found == expected else "changed", found, expected)
+        return Check(name, "new", found, official=official)
+    return Check(name, "ok" if found == expected else "changed", found, expected, official)
+
+
+def unofficial(source: Source | str, root: Path | None = None) -> list[Check]:
+    """Texts that came with another checksum than the release's, by what was recorded of them."""
+    source = find_source(source) if isinstance(source, str) else source
+    recorded = manifest.read(data_root(root) / source.folder)
+    found = {name: recorded[name]["sha256"] for name in source.official if name in recorded}
+    return [
+        Check(name, "ok", sha256, sha256, source.official[name])
+        for name, sha256 in found.items()
+        if sha256 != source.official[name]
+    ]
 
 
 def _corpus(source: Source, root: Path) -> Corpus:
