@@ -1,4 +1,4 @@
-"""The contest in seconds: two families of two trials, an epoch each, on articles of sixty words."""
+"""The contest in seconds: two families of two trials, an epoch each, on short articles."""
 
 from pathlib import Path
 
@@ -9,16 +9,16 @@ from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, protocol
 from lohe.tasks import wikitext2
 
 TWO = (OURS, "softmax")
-SEEDS = {"trials": 1, "finals": 1, "confirm": 2, "controls": 2}
+SEEDS = {"trials": 1, "finals": 1, "confirm": 2, "controls": 2, "law": 2, "length": 2, "scale": 2}
 
 
-def write_corpus(root: Path) -> Path:
-    """A data root with four articles a split."""
+def write_corpus(root: Path, words: int = 60) -> Path:
+    """A data root with four articles of so many words a split."""
     folder = root / wikitext2.FOLDERS["tokens"]
     folder.mkdir(parents=True)
     for split in ("train", "valid", "test"):
         articles = [
-            f" = {a} = \n \n {' '.join(f'{a}x{n}' for n in range(60))} \n \n" for a in "abcd"
+            f" = {a} = \n \n {' '.join(f'{a}x{n}' for n in range(words))} \n \n" for a in "abcd"
         ]
         (folder / f"wiki.{split}.tokens").write_text(" \n" + "".join(articles), encoding="utf-8")
     return root
@@ -29,6 +29,7 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
         if family not in TWO:
             patch.delitem(FAMILIES, family)
     patch.setattr(choose, "RIVALS", TWO[1:])
+    patch.setattr(choose, "MATCHED", TWO[1])
     for family in TWO:
         given = protocol()["families"][family]
         small = {"seeds": [0]} | ({"d_osc": 4} if family == OURS else {})
@@ -37,7 +38,9 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
         stage = STAGES[name]
         cut = trials.Stage(1, stage.seeds[:seeds], stage.precision, stage.test)
         patch.setitem(STAGES, name, cut)
-    patch.setattr(trials, "ASKED", ())
+    for name, dimensions in {"ASKED": (), "FITTED": (2, 4), "HELD_OUT": (8,)}.items():
+        patch.setattr(trials, name, dimensions)
+    patch.setattr(trials, "LARGE", {"layers": 3, "d_model": 32, "heads": 2, "d_ff": 64})
     forget()
 
 

@@ -7,6 +7,7 @@ import short_contest
 from lohe import cli
 from lohe.experiments import weights
 from lohe.experiments.contest import choose, measured
+from lohe.experiments.contest.trials import STAGES
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.setting import Setting
@@ -113,7 +114,7 @@ def test_measuring_trains_nothing_where_the_weights_were_kept(looked_at, root):
     store, result = looked_at
     assert result.exit_code == 0, result.output
     assert "training" not in result.stderr
-    assert "34 measurements, 34 taken, 0 to take" in result.stdout
+    assert "54 measurements, 54 taken, 0 to take" in result.stdout
     again = contest("measure", store, "--data", root)
     assert "measuring" not in again.stderr
     assert again.stdout == result.stdout
@@ -127,15 +128,15 @@ def test_lost_weights_are_trained_again_only_where_something_is_not_taken(looked
     before = Store(store).load(devices[0].run.recipe())
     for one in devices:
         weights.path(Store(store), one.run, one.run.seed).unlink()
-    assert "34 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
+    assert "54 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
     (file,) = store.glob(f"measure-*-{key(measure_recipe(devices[0]))}.json")
     file.unlink()
     plan = contest("measure", store, "--data", root, "--dry-run").stdout
-    assert "6 recorded, 2 to train" in plan
-    assert "32 taken, 2 to take" in plan
+    assert "13 recorded, 2 to train" in plan
+    assert "52 taken, 2 to take" in plan
     result = contest("measure", store, "--data", root)
     assert result.exit_code == 0, result.output
-    assert "34 taken, 0 to take" in result.stdout
+    assert "54 taken, 0 to take" in result.stdout
     assert Store(store).load(devices[0].run.recipe()) == before  # a record stays what it was
 
 
@@ -149,6 +150,39 @@ def test_the_page_is_written_from_the_records(looked_at, tmp_path):
         assert "| ours" in section
         assert "no records" not in section
     assert "- law: " in text.partition("## Without a record yet")[2]
+
+
+@pytest.fixture(scope="module")
+def chosen_on_more(short, tmp_path_factory):
+    """A store after choosing, and its data: windows of 257 words need more than the others do."""
+    root = short_contest.write_corpus(tmp_path_factory.mktemp("more"), words=140)
+    store = tmp_path_factory.mktemp("store")
+    assert contest("choose", store, "--data", root).exit_code == 0
+    return store, root
+
+
+@pytest.mark.parametrize(
+    ("stage", "sizes"),
+    [
+        ("law", {(2, 128, 48)}),
+        ("length", {(2, 128, 48), (2, 128, 128), (2, 128, 256)}),
+        ("scale", {(3, 32, 256)}),
+    ],
+)
+def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path):
+    """Layers, width and inputs; the test articles stay closed, and the page has the numbers."""
+    store, root = chosen_on_more
+    result = contest(stage, store, "--data", root)
+    assert result.exit_code == 0, result.output
+    assert "0 to train" in result.stdout.splitlines()[0]
+    trained = [r for r in Store(store).all() if r.seed in STAGES[stage].seeds]
+    assert not any(name.startswith("test") for r in trained for name in r.result)
+    recipes = [(r.recipe["model"], r.recipe["task"]) for r in trained]
+    assert {(m["layers"], m["d_model"], t["tokens"]) for m, t in recipes} == sizes
+    assert contest("page", store, "--out", tmp_path / "page.md").exit_code == 0
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    lacks = text.partition("## Without a record yet")[2].partition("\n## ")[0]
+    assert f"- {stage}: " not in lacks
 
 
 def test_an_unknown_stage_is_refused(tmp_path):

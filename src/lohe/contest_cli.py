@@ -10,7 +10,13 @@ import typer
 
 from lohe.experiments import terminal, weights
 from lohe.experiments.contest import choose, measured, page, tables
-from lohe.experiments.contest.trials import FAMILIES, LATER_RUNS, seconds, trial_runs
+from lohe.experiments.contest.trials import (
+    FAMILIES,
+    LATER_RUNS,
+    seconds,
+    seconds_in_all,
+    trial_runs,
+)
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, model_runs, take, untaken
@@ -50,7 +56,7 @@ def contest_command(
     confirm   the chosen ones, ten fresh seeds, test scored once; after choose
     controls  the chosen oscillator with one part changed; after confirm
     law       perplexity against d_osc; after choose, like length and scale
-    length    windows of 128 and 256 words
+    length    128 and 256 inputs, and 48 to compare with
     scale     six layers, d_model 384
     measure   rank, gain, imperfect devices, longer windows; after controls
     page      write the page and its figure from the records; trains nothing
@@ -100,11 +106,11 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
             said = "measure looks at models of the confirmation and the controls"
             _after(earlier, said, chosen, evidence)
         return measured.kept_runs(chosen)
-    return LATER_RUNS[stage](chosen.ours, chosen.best)
+    return LATER_RUNS[stage](chosen)
 
 
 def _after(stage: str, why: str, chosen: choose.Chosen, evidence: Evidence) -> None:
-    first = LATER_RUNS[stage](chosen.ours, chosen.best)
+    first = LATER_RUNS[stage](chosen)
     if left := len(choose.missing(evidence, first)):
         raise ValueError(
             f"{why}: {stage} lacks {left} of {len(first)} models. Continue it with "
@@ -190,7 +196,7 @@ def _report(stage: str, store: Store) -> None:
         how = f"learning rate {run.optimizer.lr:g}, dropout {run.model.dropout:g}"
         typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: about {about}")
     if todo:
-        whole = duration(sum(seconds(pack.run, len(pack.seeds)) for pack in todo))
+        whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))
         typer.echo(f"In all about {whole} on an H200")
     if stage == "choose" and choose.final_runs(evidence) is None:
         typer.echo("The finals of a family follow when its trials are complete.")

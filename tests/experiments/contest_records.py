@@ -16,13 +16,9 @@ from lohe.experiments.contest.measured import Devices
 from lohe.experiments.contest.readouts import LearnedReadout
 from lohe.experiments.contest.trials import (
     FAMILIES,
+    LATER_RUNS,
     OURS,
     configured,
-    confirm_runs,
-    control_runs,
-    law_runs,
-    length_runs,
-    scale_runs,
     trial_runs,
 )
 from lohe.experiments.evidence import Evidence
@@ -67,12 +63,12 @@ def _record(run: Run, perplexity: float, noise: float) -> Record:
     result |= {f"{split}.perplexity": math.exp(x) for split, x in nats.items()}
     made = record(run.recipe(), run.seed, result)
     if not run.task.test:
-        return replace(made, notes={"epoch": 7})
+        return replace(made, notes={"epoch": 20}, curve=[{}] * 24)
     articles = {
         "article_nll": [n * nats["test"] for n in TARGETS],
         "article_targets": [float(n) for n in TARGETS],
     }
-    return replace(made, notes={"epoch": 7, "parts": {"test": articles}})
+    return replace(made, notes={"epoch": 20, "parts": {"test": articles}})
 
 
 SPLITS = ("valid", "later", "test")
@@ -102,9 +98,7 @@ def everything(truth: Truth = truth) -> list[Record]:
     found = list(chosen_records(truth))
     chosen = choose.chosen(evidence(found))
     assert chosen is not None
-    ours, best = chosen.ours, chosen.best
-    runs = confirm_runs(ours, best) + control_runs(ours) + law_runs(ours, best)
-    runs += length_runs(ours, best) + scale_runs(ours, best)
+    runs = [run for needed in LATER_RUNS.values() for run in needed(chosen)]
     found += invented(dict.fromkeys(runs), truth)
     return found + [looked_at(m) for m in measured.measures(chosen)]
 

@@ -19,6 +19,10 @@ class Evidence:
         for record in records:
             self._by_key.setdefault(key(record.recipe), {})[record.seed] = record
 
+    def all(self) -> list[Record]:
+        """Every record, in no order."""
+        return [record for found in self._by_key.values() for record in found.values()]
+
     def records(self, run: Run) -> list[Record]:
         """Records of the run's recipe, whatever the seed, in order of seed."""
         found = self._of(run.recipe())

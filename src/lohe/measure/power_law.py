@@ -8,6 +8,8 @@ from statistics import fmean, stdev
 import numpy as np
 from jaxtyping import Float, Shaped
 
+from lohe.measure.significance import widening
+
 DRAWS = 2000  # published
 NORMAL_95 = 1.96  # published: two digits
 EXPONENTS = np.geomspace(0.05, 5.0, 461)  # of laws with a floor: one per cent apart
@@ -208,13 +210,26 @@ def resampled_floored(
     rng: np.random.Generator,
     draws: int = DRAWS,
 ) -> FlooredDraws:
-    """The floored law of mean(samples[d]), with the seeds of each, and the baseline's, redrawn."""
+    """The floored law of mean(samples[d]), with the seeds of each, and the baseline's, redrawn.
+
+    Their deviations are widened for the small number of seeds (`widening`), which those of
+    `resampled`, as published, are not.
+    """
     dimensions = sorted(samples)
     groups = [np.asarray(x, dtype=float) for x in (baseline, *(samples[d] for d in dimensions))]
-    means = [x[rng.integers(0, len(x), (draws, len(x)))].mean(axis=1) for x in groups]
+    wider = widening([len(x) for x in groups])
+    means = [_redrawn(x, rng, draws, by) for x, by in zip(groups, wider, strict=True)]
     law = _floored(np.asarray(dimensions, dtype=float), np.stack(means[1:], axis=1))
     floors, prefactors, exponents = law
     return FlooredDraws(prefactors, exponents, floors, means[0])
+
+
+def _redrawn(
+    x: Float[np.ndarray, " n"], rng: np.random.Generator, draws: int, wider: float
+) -> Float[np.ndarray, " draw"]:
+    """Means of n values drawn from these n, their deviations times `wider`."""
+    n, mean = len(x), x.mean()
+    return mean + wider * (x[rng.integers(0, n, (draws, n))].mean(axis=1) - mean)
 
 
 def _floored(

@@ -13,9 +13,11 @@ from statistics import fmean
 from lohe.experiments.contest.trials import (
     FAMILIES,
     FINALISTS,
+    MATCHED,
     OURS,
     RIVALS,
     STAGES,
+    Chosen,
     Configuration,
     trial_runs,
     trials,
@@ -92,15 +94,6 @@ def in_finals(evidence: Evidence, family: str) -> list[Standing]:
     return sorted((s for s in found if s.nats), key=lambda s: s.mean)
 
 
-@dataclass(frozen=True)
-class Chosen:
-    """What is confirmed: one configuration of ours, and the best softmax of any family."""
-
-    ours: Configuration
-    best: Configuration
-    family: str  # the best softmax's
-
-
 @lru_cache(maxsize=4)
 def chosen(evidence: Evidence) -> Chosen | None:
     """The winners of the finals; None before these are complete."""
@@ -109,7 +102,12 @@ def chosen(evidence: Evidence) -> Chosen | None:
         return None
     first = {family: in_finals(evidence, family)[0] for family in FAMILIES}
     family = min(RIVALS, key=lambda name: first[name].mean)
-    return Chosen(first[OURS].configuration, first[family].configuration, family)
+    return Chosen(
+        ours=first[OURS].configuration,
+        best=first[family].configuration,
+        family=family,
+        matched=first[MATCHED].configuration,
+    )
 
 
 def _standing(evidence: Evidence, configuration: Configuration, runs: list[Run]) -> Standing:

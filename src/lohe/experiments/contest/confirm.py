@@ -7,19 +7,28 @@ exp(d).
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 from jaxtyping import Float
 
-from lohe.experiments.contest.trials import STAGES, Configuration
+from lohe.experiments.contest.trials import (
+    STAGES,
+    Chosen,
+    Configuration,
+    controls,
+    in_both_protocols,
+    to_confirm,
+)
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
-from lohe.experiments.verdicts import Estimate, holm, of_sample
-from lohe.measure.significance import Difference, student
+from lohe.experiments.verdicts import NO_RECORDS, Estimate, holm, of_sample
+from lohe.measure.significance import Difference, student, widening
 from lohe.tasks.wikitext2 import Protocol
 
 TEST = "test.nats"
 DRAWS = 10_000
+DIVERGED = "diverged; undecided"
 
 
 @dataclass(frozen=True)
@@ -45,12 +54,18 @@ def records(
     return [record for record in evidence.records(runs[0]) if record.seed in wanted]
 
 
-def compare(a: Sequence[Record], b: Sequence[Record]) -> Comparison | None:
-    """a minus b on the test articles; None where either has fewer than two seeds, or diverged."""
-    ours, theirs = ({r.seed: r.result.get(TEST, math.nan) for r in x} for x in (a, b))
-    values = [*ours.values(), *theirs.values()]
-    if min(len(ours), len(theirs)) < 2 or not all(map(math.isfinite, values)):
-        return None
+def diverged(records: Sequence[Record]) -> list[int]:
+    """The seeds that have no finite score on test."""
+    return [r.seed for r in records if not math.isfinite(r.result.get(TEST, math.nan))]
+
+
+def compare(a: Sequence[Record], b: Sequence[Record]) -> Comparison | str:
+    """a minus b on the test articles; or why there is none, fewer than two seeds or a diverged."""
+    if diverged([*a, *b]):
+        return DIVERGED
+    if min(len(a), len(b)) < 2:
+        return NO_RECORDS
+    ours, theirs = ({r.seed: r.result[TEST] for r in x} for x in (a, b))
     both = sorted(ours.keys() & theirs.keys())
     paired = student([ours[s] - theirs[s] for s in both], 0.0) if len(both) > 1 else None
     welch = of_sample(list(ours.values())) - of_sample(list(theirs.values()))
@@ -77,13 +92,17 @@ def two_level(
 
     In each draw the seeds of a, those of b and the articles are drawn anew with replacement, the
     articles for both at once: log perplexity is Σ nll / Σ targets over the drawn articles, a mean
-    over the drawn seeds.
+    over the drawn seeds. Deviations are widened for the small number of seeds; articles are many,
+    and left as drawn.
     """
 
     def shares(n: int) -> Float[np.ndarray, "draws n"]:
         return rng.multinomial(n, np.full(n, 1 / n), size=draws) / n
 
-    mean_a, mean_b = shares(len(a)) @ a, shares(len(b)) @ b  # (draws, article)
+    mean_a, mean_b = (  # (draws, article)
+        x.mean(axis=0) + by * ((shares(len(x)) - 1 / len(x)) @ x)
+        for x, by in zip((a, b), widening([len(a), len(b)]), strict=True)
+    )
     articles = shares(len(targets))
     difference = (articles * (mean_a - mean_b)).sum(axis=1) / (articles @ targets)
     low, high = np.percentile(difference, [2.5, 97.5])
@@ -99,7 +118,28 @@ def percent(nats: float) -> float:
     return 100 * math.expm1(nats)
 
 
-def p_values(comparisons: Mapping[str, Comparison | None]) -> dict[str, float]:
-    """Holm's correction of Welch's p over all that there are."""
-    there = {name: c.welch.p for name, c in comparisons.items() if c is not None}
-    return dict(zip(there, holm(list(there.values())), strict=True))
+@lru_cache(maxsize=4)
+def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Comparison | str]:
+    """All that are planned with the best softmax, by name; the protocol after the name."""
+    found: dict[str, Comparison | str] = {}
+    base = records(evidence, chosen.best, "strict")
+    beside = records(evidence, chosen.best, "published")
+    for name, c in to_confirm(chosen).items():
+        if c != chosen.best:
+            found[name] = compare(records(evidence, c, "strict"), base)
+    for name, c in in_both_protocols(chosen).items():
+        if c != chosen.best:
+            found[f"{name}, published"] = compare(records(evidence, c, "published"), beside)
+    for name, c in controls(chosen.ours).items():
+        found[name] = compare(records(evidence, c, "strict", "controls"), base)
+    return found
+
+
+def p_values(found: Mapping[str, Comparison | str]) -> dict[str, float]:
+    """Of ours the primary test's own p; of all others Holm's, over as many as were planned.
+
+    One that is missing or diverged counts as p = 1.
+    """
+    raw = {name: 1.0 if isinstance(c, str) else c.welch.p for name, c in found.items()}
+    others = [name for name in raw if name != "ours"]
+    return raw | dict(zip(others, holm([raw[name] for name in others]), strict=True))

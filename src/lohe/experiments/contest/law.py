@@ -6,15 +6,23 @@ the test articles stay closed.
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from statistics import fmean
 
 import numpy as np
 
-from lohe.experiments.contest.choose import Chosen
-from lohe.experiments.contest.trials import FITTED, HELD_OUT, STAGES, Configuration, curves
+from lohe.experiments.contest.trials import (
+    FITTED,
+    HELD_OUT,
+    STAGES,
+    Chosen,
+    Configuration,
+    curves,
+)
 from lohe.experiments.evidence import Evidence
+from lohe.experiments.verdicts import Estimate, of_sample
 from lohe.measure.power_law import (
+    EXPONENTS,
     Floored,
     FlooredDraws,
     HeldOut,
@@ -24,6 +32,7 @@ from lohe.measure.power_law import (
 )
 
 LATER = "later.perplexity"
+FEW = 0.025  # of the draws: what one end of a 95 % interval leaves out
 
 
 @dataclass(frozen=True)
@@ -40,6 +49,24 @@ class Law:
     def above_softmax(self) -> float:
         """The floor minus the best softmax's perplexity."""
         return self.fit.floor - fmean(self.softmax) if self.fit and self.softmax else math.nan
+
+    @property
+    def no_floor(self) -> str:
+        """Why no floor can be told, or nothing."""
+        if self.fit is None or self.spread is None:
+            return ""
+        at_edge = np.isin(self.spread.exponents, EXPONENTS[[0, -1]])
+        rises = self.spread.prefactors <= 0
+        if self.fit.prefactor <= 0:
+            return "no floor can be told: perplexity does not fall with d_osc"
+        if self.fit.exponent in EXPONENTS[[0, -1]]:
+            return "no floor can be told: the exponent is at the edge of what was searched"
+        if (share := float(np.mean(at_edge | rises))) > FEW:
+            return (
+                f"no floor can be told: in {100 * share:.0f} % of the draws the exponent is at the "
+                "edge of what was searched, or perplexity does not fall"
+            )
+        return ""
 
 
 def perplexities(evidence: Evidence, configuration: Configuration) -> list[float]:
@@ -68,8 +95,20 @@ def law(samples: Mapping[int, Sequence[float]], softmax: Sequence[float]) -> Law
     line = fit_floored(list(fitted), [fmean(x) for x in fitted.values()])
     spread = resampled_floored(softmax, fitted, np.random.default_rng(0))
     tested = {
-        d: held_out(spread, d, values, 0.0)
+        d: at(spread, d, values)
         for d in HELD_OUT
-        if (values := samples.get(d)) and all(map(math.isfinite, values))
+        if len(values := samples.get(d, ())) > 1 and all(map(math.isfinite, values))
     }
     return Law(samples, softmax, line, spread, tested)
+
+
+def at(spread: FlooredDraws, d: int, values: Sequence[float]) -> HeldOut:
+    """Values at a dimension held out against their prediction, the interval by Student's t.
+
+    Most of the error is that of these few seeds, and 1.96 standard errors are too few for it.
+    """
+    plain = held_out(spread, d, values, 0.0)
+    off = of_sample(values) - Estimate(plain.predicted, plain.sigma)
+    low, high = off.interval(0.95)
+    half = (high - low) / 2
+    return replace(plain, low=plain.predicted - half, high=plain.predicted + half, p=off.p)

@@ -4,9 +4,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from lohe.experiments.contest.beyond import BeyondLength
-from lohe.experiments.contest.choose import Chosen
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.trials import STAGES, controls
+from lohe.experiments.contest.trials import STAGES, Chosen, controls
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Findings, Measure, model_runs
 from lohe.experiments.store.records import Record
@@ -17,8 +16,8 @@ from lohe.experiments.studies.robust.physics import GRID, HORIZONS
 from lohe.experiments.studies.settle.settling import Settling
 from lohe.train import Run
 
-SEEDS = 3  # of each model, the first that are confirmed
-OURS, PLAIN, LEARNED = "ours", "p = 1, no gain", "learned p"
+SEEDS = 3  # of each model, the first that are confirmed; of the other controls the first alone
+OURS, PLAIN, LEARNED, EXPONENTIAL = "ours", "p = 1, no gain", "learned p", "exponential readout"
 
 
 @dataclass(frozen=True)
@@ -40,14 +39,14 @@ class Devices:
 
 
 def models(chosen: Chosen) -> dict[str, list[Run]]:
-    """The confirmed oscillator, its siblings among the controls, and the best softmax."""
+    """The confirmed oscillator, the best softmax, and the controls."""
     first = STAGES["controls"].seeds[:SEEDS]
-    beside = controls(chosen.ours)
     return {
         OURS: STAGES["confirm"].runs(chosen.ours, first),
-        PLAIN: STAGES["controls"].runs(beside[PLAIN], first),
-        LEARNED: STAGES["controls"].runs(beside[LEARNED], first),
         softmax_name(chosen): STAGES["confirm"].runs(chosen.best, first),
+    } | {
+        name: STAGES["controls"].runs(c, first if name in (PLAIN, LEARNED) else first[:1])
+        for name, c in controls(chosen.ours).items()
     }
 
 
@@ -59,7 +58,7 @@ def measures_of(chosen: Chosen, name: str) -> list[Any]:
     """What is measured on one of the models, all seeds together."""
     runs = models(chosen)[name]
     found: list[Any] = [m for run in runs for m in (EffectiveRank(run), AttentionEntropy(run))]
-    if name in (OURS, PLAIN, LEARNED):
+    if name not in (softmax_name(chosen), EXPONENTIAL):  # those have neither γ nor p
         found += [LearnedReadout(run) for run in runs]
     if name in (OURS, PLAIN):
         found += [Devices(run) for run in runs]

@@ -8,12 +8,12 @@ from lohe import cost
 from lohe.experiments.contest import choose
 from lohe.experiments.contest.beyond import WORDS, BeyondLength
 from lohe.experiments.contest.measured import (
-    LEARNED,
     OURS,
     PLAIN,
     SEEDS,
     Devices,
     found,
+    models,
     softmax_name,
 )
 from lohe.experiments.contest.readouts import LearnedReadout
@@ -83,24 +83,24 @@ def readouts(evidence: Evidence) -> Table:
     """Gain, entropy and effective rank, layer by layer."""
     title = "Gain, entropy and rank, layer by layer"
     ranks = ("effective rank of attention", "of S", "of the readout", "largest rank")
-    columns = ("model", "layer", "gain", "p", "entropy", *ranks)
+    columns = ("model", "seeds", "layer", "gain", "p", "entropy", *ranks)
     chosen = choose.chosen(evidence)
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     rows = []
-    for name in (OURS, PLAIN, LEARNED, softmax_name(chosen)):
+    for name in models(chosen):
         kinds = (EffectiveRank, AttentionEntropy, LearnedReadout)
         spectra, flat, learned = (found(evidence, chosen, name, kind) for kind in kinds)
         if not spectra or not flat:
-            rows.append((name, "", NONE, *[""] * (len(columns) - 3)))
+            rows.append((name, "0", "", NONE, *[""] * (len(columns) - 4)))
             continue
         for layer in sorted({row["layer"] for row in spectra[0].curve}):
             here = [_heads(records, layer) for records in (spectra, flat, learned)]
-            rows.append((name, str(layer + 1), *_layer(*here), ""))
+            rows.append((name, str(len(spectra)), str(layer + 1), *_layer(*here), ""))
         rows[-1] = (*rows[-1][:-1], _largest(spectra))
     bounds = [f"{readout_rank_bound(d, p):,} at {d}, {p}" for d in ASKED for p in (2, 4)]
     notes = [
-        f"{SEEDS} seeds, first half of validation. gain and p: mean over heads and seeds, and the "
+        "First half of validation. gain and p: mean over heads and seeds, and the "
         "range. entropy: of a row of attention, 1 is uniform; the median, a mean over heads. "
         "Effective rank (Roy and Vetterli): of causal attention; of S = 1 + γ z·r over all pairs; "
         "of the readout max(0, S)^p, before the mask.",
@@ -144,11 +144,17 @@ def devices(evidence: Evidence) -> Table:
 DISTURBED = ("coupling", "state", "frequency")
 
 
-def counted() -> Table:
-    """Operations relative to softmax, Table 7 continued to p > 1 with a gain."""
+def counted(evidence: Evidence) -> Table:
+    """Operations relative to softmax, Table 7 continued to p > 1 with a gain.
+
+    At the dimensions that the question asks about, and at the chosen one.
+    """
+    chosen = choose.chosen(evidence)
+    ours: Any = chosen.ours.mechanism if chosen else None
+    dimensions: set[int] = {*ASKED, ours.d_osc} if chosen else {*ASKED}
     layers = dict(cost.TASKS) | {
         f"WikiText-2, d_osc = {d}": cost.Configuration(INPUTS, heads=4, d_osc=d, causal=True)
-        for d in ASKED
+        for d in sorted(dimensions)
     }
     rows = []
     for name, label in cost.LABELS.items():

@@ -9,8 +9,10 @@ from typing import Any
 import numpy as np
 
 from lohe.experiments.contest import choose, law, measured, measured_tables, tables
+from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
-from lohe.experiments.contest.tables import NONE, curve_name, verdict
+from lohe.experiments.contest.seen import scored_elsewhere
+from lohe.experiments.contest.tables import NONE, curve_name
 from lohe.experiments.contest.trials import (
     FITTED,
     HELD_OUT,
@@ -18,6 +20,7 @@ from lohe.experiments.contest.trials import (
     PUBLISHED,
     protocol,
 )
+from lohe.experiments.contest.verdict import edges, verdict
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store import files
@@ -32,7 +35,7 @@ TABLES = (
     tables.confirmed,
     tables.controlled,
     tables.law_table,
-    tables.further,
+    further,
     measured_tables.beyond,
     measured_tables.readouts,
     measured_tables.devices,
@@ -85,31 +88,42 @@ def page(evidence: Evidence, picture: str) -> str:
         f"Made by `{COMMAND}` from the records in `results/`; not to be edited.",
         given["question"],
         f"**{verdict(evidence)}**",
+        *([said] if (said := edges(evidence)) else []),
         preset(evidence),
         f"![Perplexity against d_osc]({picture})",
         *(_markdown(table(evidence)) for table in TABLES),
         "## What p and a gain are on a substrate",
         measured_tables.ON_A_SUBSTRATE,
-        _markdown(measured_tables.counted()),
+        _markdown(measured_tables.counted(evidence)),
         _markdown(tables.chosen_table(evidence)),
+        _markdown(tables.finalists(evidence)),
         "## Without a record yet",
         "\n".join(f"- {line}" for line in lacking(evidence))
         or "Nothing: the protocol is complete.",
         "## Protocol",
         f"Committed on {given['committed']}, before any of these runs "
         "(`src/lohe/experiments/contest/protocol.json`). Seen before: " + given["seen_before"],
+        "Scored on the test articles in other records, sizes being d_osc or d_qk:",
+        "\n".join(f"- {line}" for line in scored_elsewhere(evidence)) or "None.",
+        "The rules:",
         "\n".join(f"- *{name}*: {text}" for name, text in given["rules"].items()),
+        "## Amendments to the protocol",
+        "\n".join(
+            f"- {a['date']}, {a['when']}: {a['what']} Why: {a['why']}" for a in given["amendments"]
+        ),
     ]
     return "\n\n".join(parts) + "\n"
 
 
 def preset(evidence: Evidence) -> str:
-    """What the preset builds, and whether it is what was chosen."""
+    """What the preset builds, whether it is what was chosen, and how that was trained."""
     given, chosen = Oscillator.sharpened(), choose.chosen(evidence)
     origin = "the numbers of the probe; this protocol has chosen none yet"
     if chosen is not None:
         same = chosen.ours.mechanism == given
         origin = "what this protocol chose" if same else "not what this protocol chose"
+        rates = f"learning rate {chosen.ours.learning_rate:g} and dropout {chosen.ours.dropout:g}"
+        origin += f". Recommended with it, for models of this size: {rates}"
     return f"To use it: `lohe.models.Oscillator.sharpened()`, which is `{brief(given)}`: {origin}."
 
 
@@ -121,7 +135,7 @@ def lacking(evidence: Evidence) -> list[str]:
         return [tables.progress(evidence), f"{stages}: nothing before it is chosen."]
     found = []
     for stage, needed in LATER_RUNS.items():
-        runs = needed(chosen.ours, chosen.best)
+        runs = needed(chosen)
         if left := len(choose.missing(evidence, runs)):
             found.append(f"{stage}: {left} of {len(runs)} models.")
     wanted = measured.measures(chosen)

@@ -2,55 +2,41 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from functools import cache, lru_cache
+from functools import cache
 from typing import Any
 
 import torch
 
 from lohe.experiments.contest import choose, confirm, law
-from lohe.experiments.contest.choose import Chosen
 from lohe.experiments.contest.confirm import Comparison, percent
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.trials import (
     FAMILIES,
     FITTED,
     HELD_OUT,
-    LARGE,
-    LARGE_TOKENS,
-    LENGTHS,
-    PUBLISHED,
     STAGES,
+    Chosen,
     Configuration,
     as_text,
     controls,
-    larger,
-    longer,
-    narrower,
+    in_both_protocols,
+    to_confirm,
     trial_runs,
 )
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table, plus_minus
+from lohe.experiments.verdicts import NO_RECORDS
+from lohe.measure.power_law import EXPONENTS, HeldOut
 from lohe.measure.significance import mean_std
 from lohe.models import ParameterCounts, parameter_counts
 from lohe.tasks import Data, Split, WikiText2Articles
 from lohe.tasks.language import SPECIALS
-from lohe.train import Run
 
-NONE = "no records"
+NONE = NO_RECORDS
 LATER, TEST = "later.perplexity", "test.perplexity"
-ALPHA = 0.01
 BESIDE = ("validation", "test", "to best softmax, %", "p")
 COLUMNS = ("mechanism", "d_osc", "p", "gain", "parameters", "seeds", "validation", "test")
-
-
-def rows_of(chosen: Chosen) -> dict[str, Configuration]:
-    """What is confirmed, by name; a configuration that is two of them stands once."""
-    named = {"ours": chosen.ours, f"best softmax ({chosen.family})": chosen.best}
-    found: dict[Configuration, str] = {}
-    for name, c in (named | dict(PUBLISHED) | narrower(chosen.ours)).items():
-        found.setdefault(c, name)
-    return {name: c for c, name in found.items()}
 
 
 def confirmed(evidence: Evidence) -> Table:
@@ -60,19 +46,21 @@ def confirmed(evidence: Evidence) -> Table:
     chosen = choose.chosen(evidence)
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
-    found = comparisons(evidence, chosen)
-    corrected = corrected_p(found)
+    found = confirm.comparisons(evidence, chosen)
+    corrected = confirm.p_values(found)
     rows = []
-    for name, c in rows_of(chosen).items():
+    for name, c in to_confirm(chosen).items():
         there = confirm.records(evidence, c, "strict")
-        beside = ("", "", "", "")  # ours at other dimensions: by the strict protocol only
-        if c not in narrower(chosen.ours).values():
+        beside = ("", "", "", "")  # by the strict protocol only
+        if name in in_both_protocols(chosen):
             distance, *_, p = _distance(f"{name}, published", found, corrected)
             by_published = confirm.records(evidence, c, "published")
             beside = (*_perplexities(by_published), distance, p)
         row = (name, *_shape(c), str(len(there)), *_perplexities(there))
         rows.append((*row, *_distance(name, found, corrected), *beside))
-    return Table(title, columns, rows, [*PERPLEXITY, *DISTANCE_NOTES])
+    planned = f"Holm's correction is for the {len(found) - 1} comparisons that are planned besides "
+    planned += "the primary test; one that is missing or diverged counts as p = 1."
+    return Table(title, columns, rows, [*PERPLEXITY, *DISTANCE_NOTES, planned])
 
 
 def controlled(evidence: Evidence) -> Table:
@@ -82,8 +70,8 @@ def controlled(evidence: Evidence) -> Table:
     chosen = choose.chosen(evidence)
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
-    found = comparisons(evidence, chosen)
-    corrected = corrected_p(found)
+    found = confirm.comparisons(evidence, chosen)
+    corrected = confirm.p_values(found)
     ours = confirm.records(evidence, chosen.ours, "strict")
     rows = []
     for name, c in controls(chosen.ours).items():
@@ -91,7 +79,15 @@ def controlled(evidence: Evidence) -> Table:
         row = (name, *_shape(c), str(len(there)), *_perplexities(there))
         to_ours = _distance(name, {name: confirm.compare(there, ours)}, {name: math.nan})[0]
         rows.append((*row, *_distance(name, found, corrected), to_ours))
-    notes = [*DISTANCE_NOTES, "to ours: the same change against the chosen oscillator as it is."]
+    without, whole = (
+        _counts(c).attention for c in (controls(chosen.ours)["no dynamics"], chosen.ours)
+    )
+    notes = [
+        *DISTANCE_NOTES,
+        "to ours: the same change against the chosen oscillator as it is.",
+        f"no dynamics has fewer numbers in attention, {without:,} instead of {whole:,}: one map "
+        "to d_osc takes the place of F and G. What it lacks may be these.",
+    ]
     return Table(title, columns, rows, notes)
 
 
@@ -107,51 +103,6 @@ DISTANCE_NOTES = (
     "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p: of ours "
     "Welch's, the primary test; of the others Holm-corrected, all together.",
 )
-
-
-@lru_cache(maxsize=4)
-def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Comparison | None]:
-    """Everything with the best softmax, by the name of its row; the protocol after the name."""
-    found: dict[str, Comparison | None] = {}
-    base = confirm.records(evidence, chosen.best, "strict")
-    beside = confirm.records(evidence, chosen.best, "published")
-    for name, c in rows_of(chosen).items():
-        if c != chosen.best:
-            found[name] = confirm.compare(confirm.records(evidence, c, "strict"), base)
-        if c != chosen.best and c not in narrower(chosen.ours).values():
-            there = confirm.records(evidence, c, "published")
-            found[f"{name}, published"] = confirm.compare(there, beside)
-    for name, c in controls(chosen.ours).items():
-        there = confirm.records(evidence, c, "strict", "controls")
-        found[name] = confirm.compare(there, base)
-    return found
-
-
-def corrected_p(found: Mapping[str, Comparison | None]) -> dict[str, float]:
-    """Of ours the primary test's own p; of all others Holm's."""
-    primary = found.get("ours")
-    others = confirm.p_values({name: c for name, c in found.items() if name != "ours"})
-    return others | ({"ours": primary.welch.p} if primary else {})
-
-
-def verdict(evidence: Evidence) -> str:
-    """What the primary test says, in a sentence."""
-    chosen = choose.chosen(evidence)
-    if chosen is None:
-        return f"Nothing is decided yet. {progress(evidence)}"
-    primary = comparisons(evidence, chosen)["ours"]
-    there = [len(confirm.records(evidence, c, "strict")) for c in (chosen.ours, chosen.best)]
-    wanted = len(STAGES["confirm"].seeds)
-    if primary is None or min(there) < wanted:
-        return f"Nothing is decided yet: {min(there)} of {wanted} seeds are confirmed."
-    low, high = (percent(x) for x in primary.welch.interval(0.95))
-    said = f"{percent(primary.welch.value):+.2f} % [{low:+.2f}, {high:+.2f}]"
-    numbers = f"test perplexity {said} against {as_text(chosen.best)}; p = {primary.welch.p:.2g}"
-    if primary.welch.p >= ALPHA:
-        return f"No difference is shown: {numbers}."
-    if primary.welch.value < 0:
-        return f"The oscillator on the sphere is better than the best softmax: {numbers}."
-    return f"The best softmax is better than the oscillator on the sphere: {numbers}."
 
 
 def chosen_table(evidence: Evidence) -> Table:
@@ -180,6 +131,26 @@ def chosen_table(evidence: Evidence) -> Table:
     return Table("Chosen", columns, rows, notes)
 
 
+def finalists(evidence: Evidence) -> Table:
+    """All finalists of each family, also where nothing was chosen by."""
+    rows = []
+    for family in FAMILIES:
+        for standing in choose.in_finals(evidence, family):
+            runs = STAGES["finals"].runs(standing.configuration)
+            wanted = {run.seed for run in runs}
+            there = [r for r in evidence.records(runs[0]) if r.seed in wanted]
+            later, _ = _perplexities(there)
+            rows.append((family, as_text(standing.configuration), _reached(standing), later))
+    columns = ("family", "which", "first half", "second half")
+    notes = [
+        "30 epochs, best of each family first. Perplexity on the validation articles, strict: the "
+        "first half chose, as above; the second chose nothing, mean ± standard deviation over "
+        "seeds. The test articles were closed.",
+        *([] if rows else [progress(evidence)]),
+    ]
+    return Table("Finalists", columns, rows, notes)
+
+
 def law_table(evidence: Evidence) -> Table:
     """The fits, the dimensions held out, and where it ends."""
     title = "Perplexity = floor + C d_osc^-α on the second half of validation"
@@ -192,29 +163,10 @@ def law_table(evidence: Evidence) -> Table:
     ]
     notes = [
         f"Fitted to d_osc {', '.join(map(str, FITTED))}; the columns of "
-        f"{' and '.join(map(str, HELD_OUT))}: observed, and the 95 % interval predicted. floor - "
-        f"softmax: against {as_text(chosen.best)}, with its 95 % interval over seeds."
-    ]
-    return Table(title, columns, rows, notes)
-
-
-def further(evidence: Evidence) -> Table:
-    """Longer windows, and the larger model."""
-    title = "Longer windows, and a larger model"
-    columns = ("model", "seeds", "validation", "epoch chosen")
-    chosen = choose.chosen(evidence)
-    if chosen is None:
-        return Table(title, columns, [], [progress(evidence)])
-    rows = []
-    for name, c in rows_of(chosen).items():
-        if c in (chosen.ours, chosen.best):
-            rows += [_further(evidence, f"{name}, windows of {t}", longer(c, t)) for t in LENGTHS]
-        if c in (chosen.ours, chosen.best, PUBLISHED["softmax as published"]):
-            size = f"{LARGE['layers']} layers, windows of {LARGE_TOKENS}"
-            rows.append(_further(evidence, f"{name}, {size}", larger(c)))
-    notes = [
-        "Second half of the validation articles, strict. An epoch chosen early means that the "
-        "model learns the corpus by heart from there on."
+        f"{' and '.join(map(str, HELD_OUT))}: observed, the 95 % interval predicted, and whether "
+        f"it is inside. floor - softmax: against {as_text(chosen.best)}, with its 95 % interval "
+        "over seeds, whose resampled deviations are widened for their small number. Exponents are "
+        f"searched from {EXPONENTS[0]:g} to {EXPONENTS[-1]:g}."
     ]
     return Table(title, columns, rows, notes)
 
@@ -269,13 +221,13 @@ def shown(values: Sequence[float]) -> str:
 
 
 def _distance(
-    name: str, found: Mapping[str, Comparison | None], corrected: Mapping[str, float]
+    name: str, found: Mapping[str, Comparison | str], corrected: Mapping[str, float]
 ) -> tuple[str, ...]:
     if name not in found:
         return ("", "", "", "")  # the best softmax itself
     c = found[name]
-    if c is None:
-        return (NONE, "", "", "")
+    if isinstance(c, str):
+        return (c, "", "", "")
     estimate, interval = percent(c.welch.value), _interval(*c.welch.interval(0.95))
     paired = _interval(c.paired.low, c.paired.high) if c.paired else ""
     articles = _interval(*c.articles) if c.articles else ""
@@ -307,23 +259,11 @@ def _law_cells(here: Law) -> tuple[str, ...]:
     return (
         f"{fit.floor:.1f} {fit.prefactor:+.1f} d^{-fit.exponent:.2f}",
         f"[{low:.2f}, {high:.2f}]",
-        *(
-            f"{tested[d].observed:.1f}; [{tested[d].low:.1f}, {tested[d].high:.1f}]"
-            if d in tested
-            else NONE
-            for d in HELD_OUT
-        ),
-        f"{here.above_softmax:+.1f} [{end[0]:+.1f}, {end[1]:+.1f}]",
+        *(_held_out(tested[d]) if d in tested else NONE for d in HELD_OUT),
+        here.no_floor or f"{here.above_softmax:+.1f} [{end[0]:+.1f}, {end[1]:+.1f}]",
     )
 
 
-def _further(evidence: Evidence, name: str, runs: Sequence[Run]) -> tuple[str, ...]:
-    wanted, first = {run.seed for run in runs}, runs[0]
-    there = [r for r in evidence.records(first) if r.seed in wanted]
-    epochs = [r.notes["epoch"] + 1 for r in there if "epoch" in r.notes]
-    return (
-        name,
-        str(len(there)),
-        shown([r.result[LATER] for r in there]),
-        ", ".join(map(str, epochs)),
-    )
+def _held_out(here: HeldOut) -> str:
+    inside = {True: ", inside", False: ", outside", None: ""}[here.inside]
+    return f"{here.observed:.1f}; [{here.low:.1f}, {here.high:.1f}]{inside}"

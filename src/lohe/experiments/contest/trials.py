@@ -49,14 +49,12 @@ class Family:
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
-OURS = "oscillator"
+OURS, MATCHED = "oscillator", "softmax, positions in every layer"
 FAMILIES: Mapping[str, Family] = {
     OURS: Family(Oscillator(gain="learned"), {"d_osc": (8, 16, 32, 48), "sharpness": (1, 2, 4, 8)}),
     "softmax": Family(Softmax()),
     "softmax, temperature": Family(SoftmaxTemperature(), {"temperature": (0.5, 1.0)}),
-    "softmax, positions in every layer": Family(
-        SoftmaxPositions(), {"deviation": (0.02, 0.2), "positions": OWN_POSITIONS}
-    ),
+    MATCHED: Family(SoftmaxPositions(), {"deviation": (0.02, 0.2), "positions": OWN_POSITIONS}),
     "softmax, rotary": Family(
         SoftmaxRope(), {"base": (100.0, 10_000.0), "positions": OWN_POSITIONS}
     ),
@@ -130,7 +128,7 @@ STAGES: Mapping[str, Stage] = {
 }
 FINALISTS = 3  # of each family
 ASKED = (16, 32)  # d_osc at which a win is asked for
-LENGTHS = (128, 256)
+LENGTHS = (48, 128, 256)  # inputs, each of a window of a word more; the first is everyone's
 LARGE: Mapping[str, int] = {"layers": 6, "d_model": 384, "heads": 6, "d_ff": 1536}
 LARGE_TOKENS, LARGE_PATIENCE = 256, 3
 FITTED, HELD_OUT = (2, 4, 8, 16, 32), (24, 48)
@@ -198,28 +196,56 @@ def trial_runs(family: str) -> tuple[Run, ...]:
     return tuple(run for t in trials(family) for run in stage.runs(t.configuration, t.seeds))
 
 
-def narrower(ours: Configuration) -> dict[str, Configuration]:
+@dataclass(frozen=True)
+class Chosen:
+    """What the finals chose: ours, the best softmax of any family, the best of the matched one."""
+
+    ours: Configuration
+    best: Configuration
+    family: str  # the best softmax's
+    matched: Configuration  # softmax with the numbers of the anchors in position tables
+
+
+def asked(ours: Configuration) -> dict[int, Configuration]:
     """The chosen oscillator at the dimensions that the question asks about."""
     mechanism: Any = ours.mechanism
-    return {
-        f"oscillator, d_osc = {d}": replace(ours, mechanism=replace(mechanism, d_osc=d))
-        for d in ASKED
-        if d != mechanism.d_osc
-    }
+    return {d: replace(ours, mechanism=replace(mechanism, d_osc=d)) for d in ASKED}
 
 
-def confirm_runs(ours: Configuration, best: Configuration) -> list[Run]:
-    """Four configurations, each trained by both protocols; ours also at other dimensions."""
-    four, stage = dict.fromkeys((ours, best, *PUBLISHED.values())), STAGES["confirm"]
-    return [
-        *(run for c in four for run in stage.runs(c)),
-        *(run for c in narrower(ours).values() for run in stage.runs(c)),
-        *(run for c in four for run in stage.runs(c, protocol="published")),
-    ]
+def narrower(ours: Configuration) -> dict[str, Configuration]:
+    """Those of them that are not the chosen one itself."""
+    return {f"oscillator, d_osc = {d}": c for d, c in asked(ours).items() if c != ours}
+
+
+def in_both_protocols(chosen: Chosen) -> dict[str, Configuration]:
+    """The four of the question, by name."""
+    named = {"ours": chosen.ours, f"best softmax ({chosen.family})": chosen.best}
+    return once(named | dict(PUBLISHED))
+
+
+def to_confirm(chosen: Chosen) -> dict[str, Configuration]:
+    """All that is confirmed by the strict protocol, by name."""
+    return once(in_both_protocols(chosen) | narrower(chosen.ours) | {MATCHED: chosen.matched})
+
+
+def once(named: Mapping[str, Configuration]) -> dict[str, Configuration]:
+    """A configuration that has two names stands under the first."""
+    names: dict[Configuration, str] = {}
+    for name, c in named.items():
+        names.setdefault(c, name)
+    return {name: c for c, name in names.items()}
+
+
+def confirm_runs(chosen: Chosen) -> list[Run]:
+    """Everything by the strict protocol, the four of the question by the published one too."""
+    stage = STAGES["confirm"]
+    strict = [run for c in to_confirm(chosen).values() for run in stage.runs(c)]
+    beside = in_both_protocols(chosen).values()
+    return strict + [run for c in beside for run in stage.runs(c, protocol="published")]
 
 
 def controls(ours: Configuration) -> dict[str, Configuration]:
-    """The chosen oscillator with one part changed: which part does the work?"""
+    """The chosen oscillator with one part changed, each once: which part does the work?"""
     o: Any = ours.mechanism
     parts = {"d_osc": o.d_osc, "sharpness": o.sharpness, "gain": o.gain}
     mechanisms: dict[str, Mechanism] = {
@@ -234,11 +260,11 @@ def controls(ours: Configuration) -> dict[str, Configuration]:
     }
     found = {name: replace(ours, mechanism=m) for name, m in mechanisms.items()}
     found["no other positions"] = replace(ours, positions="none")
-    return {name: c for name, c in found.items() if c != ours}
+    return {name: c for name, c in once(found).items() if c != ours}
 
 
-def control_runs(ours: Configuration) -> list[Run]:
-    return [run for c in controls(ours).values() for run in STAGES["controls"].runs(c)]
+def control_runs(chosen: Chosen) -> list[Run]:
+    return [run for c in controls(chosen.ours).values() for run in STAGES["controls"].runs(c)]
 
 
 def curves(ours: Configuration) -> dict[str, dict[int, Configuration]]:
@@ -253,39 +279,39 @@ def curves(ours: Configuration) -> dict[str, dict[int, Configuration]]:
     }
 
 
-def law_runs(ours: Configuration, best: Configuration) -> list[Run]:
+def law_runs(chosen: Chosen) -> list[Run]:
     """Both curves, and the softmax that they are compared with."""
-    there = [c for curve in curves(ours).values() for c in curve.values()]
-    there += [best, PUBLISHED["softmax as published"]]
+    there = [c for curve in curves(chosen.ours).values() for c in curve.values()]
+    there += [chosen.best, PUBLISHED["softmax as published"]]
     return [run for c in dict.fromkeys(there) for run in STAGES["law"].runs(c)]
 
 
 def longer(configuration: Configuration, tokens: int) -> list[Run]:
-    """Windows of so many words, as many words in a batch as ever."""
+    """So many inputs, and as many words in a batch as ever."""
     return STAGES["length"].runs(configuration, tokens=tokens)
 
 
 def larger(configuration: Configuration) -> list[Run]:
-    """Six layers, windows of 256 words; training ends once validation stops improving."""
+    """Six layers, 256 inputs; training ends once validation stops improving."""
     return [
         replace(run, model=replace(run.model, **LARGE), patience=LARGE_PATIENCE)
         for run in STAGES["scale"].runs(configuration, tokens=LARGE_TOKENS)
     ]
 
 
-def length_runs(ours: Configuration, best: Configuration) -> list[Run]:
-    return [run for t in LENGTHS for c in (ours, best) for run in longer(c, t)]
+def length_runs(chosen: Chosen) -> list[Run]:
+    return [run for t in LENGTHS for c in (chosen.ours, chosen.best) for run in longer(c, t)]
 
 
-def scale_runs(ours: Configuration, best: Configuration) -> list[Run]:
-    three = dict.fromkeys((ours, best, PUBLISHED["softmax as published"]))
+def scale_runs(chosen: Chosen) -> list[Run]:
+    three = dict.fromkeys((chosen.ours, chosen.best, PUBLISHED["softmax as published"]))
     return [run for c in three for run in larger(c)]
 
 
-# what each stage after the choice trains, by the chosen oscillator and the best softmax
-LATER_RUNS: Mapping[str, Callable[[Configuration, Configuration], list[Run]]] = {
+# what each stage after the choice trains
+LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "confirm": confirm_runs,
-    "controls": lambda ours, best: control_runs(ours),
+    "controls": control_runs,
     "law": law_runs,
     "length": length_runs,
     "scale": scale_runs,
@@ -306,6 +332,14 @@ def seconds(run: Run, seeds: int) -> float:
     factor *= speed["large"] if run.model.layers == LARGE["layers"] else 1.0
     epoch = factor * (speed["epoch"] + speed["seed_epoch"] * seeds)
     return speed["start"] + run.epochs * epoch
+
+
+def seconds_in_all(packs: Iterable[tuple[Run, int]]) -> float:
+    """Of packs, each a run and its number of seeds; a first one of a kind compiles its kernels."""
+    packs = list(packs)
+    kinds = {(type(run.model.attention), run.precision) for run, _ in packs}
+    compiling = protocol()["speed"]["compile"] * len(kinds)
+    return compiling + sum(seconds(run, seeds) for run, seeds in packs)
 
 
 def generated() -> dict[str, Any]:

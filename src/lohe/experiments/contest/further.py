@@ -1,0 +1,119 @@
+"""Longer windows, and a larger model: differences from the best softmax, paired by seed.
+
+On the second half of the validation articles. It decides nothing, and is not corrected for number.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+
+from lohe.experiments.contest import choose
+from lohe.experiments.contest.confirm import DIVERGED, percent
+from lohe.experiments.contest.tables import LATER, progress, shown
+from lohe.experiments.contest.trials import (
+    LARGE,
+    LARGE_TOKENS,
+    LENGTHS,
+    PUBLISHED,
+    STAGES,
+    Chosen,
+    Configuration,
+    in_both_protocols,
+    larger,
+    longer,
+)
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.store.records import Record
+from lohe.experiments.tables import Table
+from lohe.experiments.verdicts import NO_RECORDS, Estimate, of_sample
+from lohe.train import Run
+
+NATS = "later.nats"
+WIDEST = 4.0  # per cent of perplexity: an interval from -2 to +2 hides what the probe had seen
+BIG = f"{LARGE['layers']} layers, d_model {LARGE['d_model']}, T = {LARGE_TOKENS}"
+SIZES: Mapping[str, Callable[[Configuration], list[Run]]] = {
+    **{f"T = {t}": partial(longer, tokens=t) for t in LENGTHS},
+    BIG: larger,
+}
+
+
+def further(evidence: Evidence) -> Table:
+    """Each size with its models, and whether the corpus lets anything be said at it."""
+    columns = ("size", "model", "seeds", "validation", "epoch chosen", "epochs trained")
+    title, columns = "Longer windows, and a larger model", (*columns, "to best softmax, %", "p")
+    chosen = choose.chosen(evidence)
+    if chosen is None:
+        return Table(title, columns, [], [progress(evidence)])
+    rows, said = [], []
+    for size, runs_of in SIZES.items():
+        best = records(evidence, runs_of(chosen.best))
+        for name, c in entrants(chosen, size).items():
+            there = records(evidence, runs_of(c))
+            apart = _distance(difference(there, best)) if c != chosen.best else ("", "")
+            rows.append((size, name, *_reached(there), *apart))
+        said.append(too_small(size, records(evidence, runs_of(chosen.ours)), best))
+    notes = [
+        "T inputs, windows of T + 1 words; T = 48 is what everything else is trained on. Second "
+        "half of the validation articles, strict, mean ± standard deviation. to best softmax: "
+        "change of perplexity with its 95 % interval, paired by seed, and p; neither is corrected "
+        "for number, and neither decides anything.",
+        "Limits: longer and larger models are trained with the learning rate and dropout that were "
+        "chosen for the small one at T = 48.",
+        *(text for text in said if text),
+    ]
+    return Table(title, columns, rows, notes)
+
+
+def entrants(chosen: Chosen, size: str) -> dict[str, Configuration]:
+    """Ours and the best softmax; at the large size also softmax as published."""
+    wanted = [chosen.ours, chosen.best]
+    wanted += [PUBLISHED["softmax as published"]] if size == BIG else []
+    return {name: c for name, c in in_both_protocols(chosen).items() if c in wanted}
+
+
+def records(evidence: Evidence, runs: Sequence[Run]) -> list[Record]:
+    wanted = {run.seed for run in runs}
+    return [r for r in evidence.records(runs[0]) if r.seed in wanted]
+
+
+def difference(a: Sequence[Record], b: Sequence[Record]) -> Estimate | str:
+    """Log perplexity of a minus b, seed by seed; or why there is none."""
+    ours, theirs = ({r.seed: r.result[NATS] for r in x} for x in (a, b))
+    apart = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
+    if not all(map(math.isfinite, apart)):
+        return DIVERGED
+    return of_sample(apart) if len(apart) > 1 else NO_RECORDS
+
+
+def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
+    """That the corpus is too small to say anything at this size, by the protocol's rule."""
+    apart = difference(ours, best)
+    if isinstance(apart, str):
+        return ""
+    low, high = (percent(x) for x in apart.interval(0.95))
+    third = STAGES["scale"].epochs / 3
+    reasons = []
+    if high - low > WIDEST:
+        reasons.append(f"the interval of the difference is wider than {WIDEST:g} %")
+    if all(r.notes.get("epoch", math.inf) + 1 <= third for r in (*ours, *best)):
+        reasons.append("every run was at its best in the first third of its epochs")
+    if not reasons:
+        return ""
+    return f"{size}: the corpus is too small to say anything at this size: {' and '.join(reasons)}."
+
+
+def _reached(there: Sequence[Record]) -> tuple[str, ...]:
+    """Seeds, perplexity, the epoch that was chosen and the last that was trained."""
+    return (
+        str(len(there)),
+        shown([r.result[LATER] for r in there]),
+        ", ".join(str(r.notes["epoch"] + 1) for r in there if "epoch" in r.notes),
+        ", ".join(str(len(r.curve)) for r in there),
+    )
+
+
+def _distance(apart: Estimate | str) -> tuple[str, str]:
+    if isinstance(apart, str):
+        return apart, ""
+    low, high = (percent(x) for x in apart.interval(0.95))
+    return f"{percent(apart.value):+.2f} [{low:+.2f}, {high:+.2f}]", f"{apart.p:.2g}"
