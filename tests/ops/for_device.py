@@ -22,7 +22,7 @@ CAPABILITY, SHARED = map(int, sys.argv[1:])
 CALLS = [  # dtype, d_h = d_v, d_osc, what else
     (torch.bfloat16, 64, 2, {"coupling": "softplus"}),
     (torch.float16, 128, 64, {"coupling": "relu", "sharpness": 4, "gain": 1.7}),
-][: {80: 0, 86: 2, 90: 2}[CAPABILITY]]
+][: 0 if CAPABILITY == 80 else 2]
 WIDEST = [  # of float32; of what a device has no room for it is said so
     (torch.float32, 256, 64, {"coupling": "relu"}),
     (torch.float32, 256, 32, {"coupling": "relu"}),

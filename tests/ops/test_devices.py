@@ -17,9 +17,7 @@ A100 = 166_912
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason="needs Triton")
-@pytest.mark.parametrize(
-    ("capability", "shared", "refused"), [(80, A100, 1), (86, CONSUMER, 0), (90, 232_448, 0)]
-)
+@pytest.mark.parametrize(("capability", "shared", "refused"), [(80, A100, 1), (86, CONSUMER, 0)])
 def test_kernels_compile_and_fit(capability, shared, refused):
     script = Path(__file__).with_name("for_device.py")
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
@@ -32,7 +30,7 @@ def test_kernels_compile_and_fit(capability, shared, refused):
     assert len(said) == refused
     assert all("more shared memory than this GPU has" in reason for reason in said)
     taken = {int(n) for n in tiles.split(":")[1].split()}
-    assert (taken == {0}) == (capability == 90)  # smaller tiles where there is less room
+    assert taken != {0}  # smaller tiles, since there is less room than on an H100
 
 
 @pytest.mark.skipif(not HAS_TRITON, reason="needs Triton")
