@@ -6,6 +6,7 @@ from torch import Tensor
 from torch._C._functorch import (  # pyright: ignore; they have no public name
     TransformType,
     get_interpreter_stack,
+    peek_interpreter_stack,
 )
 from torch._functorch.utils import unwrap_dead_wrappers
 from torch.autograd import Function
@@ -21,7 +22,7 @@ def apply(function: type[Function], *args: Any) -> Any:
 
 def under_transforms() -> bool:
     """Whether there is any."""
-    return bool(get_interpreter_stack())
+    return peek_interpreter_stack() is not None
 
 
 def only_vmap() -> bool:

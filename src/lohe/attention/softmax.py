@@ -3,12 +3,12 @@
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
-from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it has no public name
 from torch.nn import functional as F
 
 from lohe.attention.projections import check_input, check_width, linear, merge_heads, split_heads
 from lohe.ops.masks import Allowed
 from lohe.ops.problem import check_mask
+from lohe.transforms import under_transforms
 
 
 class SoftmaxAttention(nn.Module):
@@ -114,4 +114,4 @@ def _transformed() -> bool:
     On the CPU they have no batching rule: vmap calls them once for each model of a pack, and warns.
     On CUDA, torch 2.11 refuses their backward pass ("LSE is not correctly aligned").
     """
-    return not torch.compiler.is_compiling() and peek_interpreter_stack() is not None
+    return not torch.compiler.is_compiling() and under_transforms()

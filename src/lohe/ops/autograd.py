@@ -9,11 +9,11 @@ from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it has no public name
 from torch.autograd import Function
 from torch.utils._python_dispatch import _get_current_dispatch_mode  # pyright: ignore; nor has it
 
 from lohe import transforms
+from lohe.transforms import under_transforms
 
 
 class Pair(NamedTuple):
@@ -63,7 +63,7 @@ def register(name: str, pair: Pair) -> Callable[..., Tensor]:
         return (*gradients, [None] * len(masks), *(None for _ in ctx.options))
 
     def apply(inputs: tuple[Tensor, ...], masks: tuple[Tensor, ...], options: tuple[Any, ...]):
-        if _watched(inputs) and (torch.compiler.is_compiling() or peek_interpreter_stack() is None):
+        if _watched(inputs) and (torch.compiler.is_compiling() or not under_transforms()):
             return pair.forward(*inputs, list(masks), *options)[0]
         return transforms.apply(Forward, name, len(options), *options, *inputs, *masks)[0]
 
@@ -120,7 +120,7 @@ class Forward(Function):
         else:
             tensors = above.contiguous(), *ctx.saved_tensors
             # a function of its own only if somebody may differentiate or map it
-            plain = not torch.is_grad_enabled() and peek_interpreter_stack() is None
+            plain = not torch.is_grad_enabled() and not under_transforms()
             gradients = (Backward.forward if plain else Backward.apply)(*ctx.head, *tensors)
         return (*(None for _ in ctx.head), *gradients, *(None for _ in range(ctx.masks)))
 

@@ -6,7 +6,8 @@ from contextvars import ContextVar
 
 import torch
 from torch import Tensor
-from torch._C._functorch import peek_interpreter_stack  # pyright: ignore; it has no public name
+
+from lohe.transforms import under_transforms
 
 _asked: ContextVar[bool | None] = ContextVar("lohe_checks", default=None)
 
@@ -31,7 +32,7 @@ def checks(enabled: bool = True) -> Iterator[None]:
 
 def active(default: bool) -> bool:
     """Whether to look at values here and now."""
-    if torch.compiler.is_compiling() or peek_interpreter_stack() is not None:
+    if torch.compiler.is_compiling() or under_transforms():
         return False
     if torch.cuda.is_available() and torch.cuda.is_current_stream_capturing():
         return False
