@@ -9,11 +9,11 @@ from pathlib import Path
 
 import torch
 
-from lohe.version import __version__
+from lohe.version import code_version
 
 
 def machine() -> dict[str, object]:
-    """Processor, cores, GPU and versions."""
+    """Processor, cores, GPU and versions; of lohe with a digest of its code."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
         "processor": _cpu_name(),
@@ -26,7 +26,7 @@ def machine() -> dict[str, object]:
         "python": platform.python_version(),
         "torch": torch.__version__,
         "triton": _version("triton"),
-        "lohe": __version__,
+        "lohe": code_version(),
     }
 
 
