@@ -24,7 +24,7 @@ import pytest
 REPOSITORY = Path(__file__).resolve().parents[1]
 TESTS = ["tests/gpu", "tests/ops/triton"]
 PYTEST = [sys.executable, "-m", "pytest", "-q", "-o", "addopts=", "--import-mode=importlib"]
-PYTEST += ["-p", "no:cacheprovider", "-p", "gpu_tests"]
+PYTEST += ["-p", "no:cacheprovider", "-p", "gpu_tests", "--tb=short"]
 
 
 class Share:
@@ -42,17 +42,20 @@ class Share:
             names = "".join(f"{item.nodeid}\n" for item in items)
             (self.folder / f"all-{self.of}").write_text(names)
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
-        """True: seen to, that is another process has it, or the time is over."""
-        if time.time() > self.until:
-            return True
-        claim = self.folder / hashlib.sha256(item.nodeid.encode()).hexdigest()
+    def pytest_runtestloop(self, session: pytest.Session) -> bool:
+        """pytest's own loop prepares a test for the one behind it, which may not be ours."""
+        for item in session.items:
+            if time.time() < self.until and self._first_to_take(item):
+                item.config.hook.pytest_runtest_protocol(item=item, nextitem=None)
+        return True
+
+    def _first_to_take(self, item: pytest.Item) -> bool:
+        name = hashlib.sha256(item.nodeid.encode()).hexdigest()
         try:
-            os.close(os.open(claim, os.O_CREAT | os.O_EXCL))
+            os.close(os.open(self.folder / name, os.O_CREAT | os.O_EXCL))
         except FileExistsError:
-            return True
-        return None
+            return False
+        return True
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         if report.when == "call" or not report.passed:
@@ -115,8 +118,8 @@ def main() -> None:
         ]
     )
     if counts["FAILED"] or not wanted:
-        print(outputs)
-    print("\n".join(text.splitlines()[:3]))
+        text += f"\n\n{outputs}"
+    print("\n".join(line for line in text.splitlines() if not line.startswith("PASSED")))
     if args.log:
         args.log.write_text(text + "\n")
     raise SystemExit(bool(counts["FAILED"] or wanted - done or not wanted))

@@ -54,6 +54,23 @@ def test_a_few_queries_have_the_gradients_of_the_whole(setup, causal):
     assert max(found.values()) < 1e-12
 
 
+@pytest.mark.parametrize("d_osc", [2, 5])
+def test_two_keys_coupled_equally_move_nothing(rng, d_osc):
+    """z lies half-way between their anchors, wherever these are: a kernel's gradient is rounding
+    there, and the gate asks for none."""
+    how = {"generator": rng, "dtype": torch.float64}
+    g, v, r = (torch.randn(*s, **how) for s in ((1, 1, 2, 3), (1, 1, 2, 4), (1, 2, d_osc)))
+    f = torch.zeros(1, 1, 2, 3, dtype=torch.float64)
+    x = {"f": f, "g": g, "v": v, "anchors": r}
+    leaves = {name: t.clone().requires_grad_() for name, t in x.items()}
+    out = oscillator_attention(**leaves, coupling="relu", causal=True, sharpness=4)
+    anchors, values = torch.autograd.grad(out.square().sum(), [leaves["anchors"], leaves["v"]])
+    torch.testing.assert_close(anchors, torch.zeros_like(anchors), rtol=0, atol=1e-15)
+    assert values.abs().min() > 1e-3
+    asked = gate._truth(x, rng, coupling="relu", causal=True, sharpness=4)
+    assert not asked.direction.any()
+
+
 class WrongGradient(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x):

@@ -19,8 +19,6 @@ from lohe.substrates import FiniteHorizon, FrequencyDisorder, Mismatch, StateNoi
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    # cuBLAS says so when the first product of a process happens in autograd's thread
-    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
     pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream"),
 ]
 CUDA = torch.device("cuda")

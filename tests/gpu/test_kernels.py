@@ -14,11 +14,7 @@ if not torch.cuda.is_available() or not HAS_TRITON:
 
 from lohe.ops.triton import attention, sharp
 
-pytestmark = [
-    pytest.mark.gpu,
-    # cuBLAS says so when the first product of a process happens in autograd's thread
-    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
-]
+pytestmark = pytest.mark.gpu
 CUDA = torch.device("cuda")
 TOKENS = 333
 # ‖error‖ / ‖truth‖: TF32 keeps 10 bits and cuts off the others, and c^p multiplies that by p;

@@ -37,8 +37,6 @@ from lohe.train.stepper import GraphStepper, Stepper
 pytestmark = [
     pytest.mark.gpu,
     pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device"),
-    # cuBLAS says so when the first product of a process happens in autograd's thread
-    pytest.mark.filterwarnings("ignore:Attempting to run cuBLAS"),
     pytest.mark.filterwarnings("ignore:The AccumulateGrad node's stream"),
     pytest.mark.filterwarnings("ignore:TRITON_DEFAULT_FP_FUSION"),
 ]

@@ -96,7 +96,7 @@ def few_queries(
     f = inputs["f"]
     queries, keys = f.shape[2], inputs["g"].shape[2]
     drawn = torch.rand(queries, generator=generator, device=generator.device).to(f.device)
-    drawn[[1, -1]] = 1  # one that is 0 and the last are always among them
+    drawn[[-1] if causal else [1, -1]] = 1  # the last is always among them, and one that is 0
     some = drawn.topk(min(QUERIES, queries)).indices
 
     def part(name: str, x: Tensor) -> Tensor:
@@ -131,8 +131,8 @@ def coarse(inputs: Inputs, *, some_zero: bool = True) -> Inputs:
     that is an error of some percent in a row of the gradient.
 
     Some queries are 0, and so are their scores: of relu its floor is left, which hardly shows in a
-    row that has a score above 0. Not under a causal mask: the first queries have few keys, the
-    floor shows in them, and equal couplings of two keys have a gradient of nothing but rounding.
+    row that has a score above 0. Not under a causal mask: the first queries have few keys, and the
+    floor shows in them.
     """
     on_grid = {name: (16 * inputs[name]).round() / 16 for name in ("f", "g")}
     if some_zero:
@@ -162,7 +162,9 @@ def _truth(inputs: Inputs, generator: torch.Generator, **call: Any) -> _Truth:
         w = couplings(problem(x["f"], x["g"], None, x["anchors"], **masks), shifted=True)
         h = reference.drive(w, reference.sphere.normalize(x["anchors"]))
         condition = (h.norm(dim=-1) / w.norm(dim=-1).clamp(min=1e-300)).clamp(max=1)[..., None]
-        chooses = (w > 0).sum(dim=-1, keepdim=True) > 1  # else the only gradient is of rounding
+        # Of one key there is no gradient, and of two that are coupled equally none either: z lies
+        # half-way between their anchors, wherever these are. What is left there is rounding.
+        chooses = (w > 0).sum(dim=-1, keepdim=True) > 2
         noise = torch.randn(out.shape, generator=generator, device=generator.device).to(out)
         direction = chooses * condition**2 * (noise + out / out.square().mean().sqrt())
         direction = direction.to(inputs["v"].dtype).double()
