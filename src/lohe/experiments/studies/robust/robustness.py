@@ -276,8 +276,8 @@ def figure_8(evidence: Evidence):
         panels[0].set_ylabel(YLABEL[subjects[0].language])
         panels[-1].legend(loc="best", fontsize=8)
     figure.suptitle(
-        "Change from the closed form; bars: standard error. Rates of frequency disorder: deviation "
-        "s/√2 as published, s as defined",
+        "Change from the closed form; bars: standard error, none where one model was run once. "
+        "Rates of frequency disorder: deviation s/√2 as published, s as defined",
         fontsize=10,
     )
     return figure

@@ -53,7 +53,10 @@ def figure_4(evidence: Evidence) -> Figure:
         violins.bracket(ax, 0, 1, f"{at[0] - at[1]:+.2f}")
         ax.set_xticks([0, 1], ["to the subject", "to the distractor"])
         ax.set_title(f"{name}\n{len(records)} seeds")
-    axes[0, 0].set(ylabel="attention of the verb")
+    axes[0, 0].set(ylabel="attention weight of the verb")
+    figure.supxlabel(
+        "all sentences of all seeds; dots and difference: means over seeds", fontsize=9
+    )
     if not found:
         axes[0, 0].set_title(NO_RECORDS)
     return figure
