@@ -224,7 +224,7 @@ def strength_claim(oscillator: Sample, softmax: Mapping[str, Sample]) -> Claim:
         low, high = (exp(x) for x in ratio.interval(cells.CLAIMED_AT))
         holds = holds and low >= 1 / COMPARABLE and high <= COMPARABLE
         said.append(f"{exp(ratio.value):.2f} times {where} [{low:.2f}, {high:.2f}]")
-    return Claim(name, holds, "; ".join(said))
+    return Claim(name, holds, f"with 90 % intervals: {'; '.join(said)}")
 
 
 def _agreement(losses: Sample, theirs: Sample) -> Agreement | Verdict:

@@ -169,7 +169,9 @@ def _behind_line(name: str, ours: dict[str, Cohort]) -> Line:
     mine = gap(ours[name].hard, ours[SOFTMAX].hard)
     claim = undecided("sva-dff-16")
     if mine:
-        claim = Claim("sva-dff-16", mine.value < 0, f"{interval(mine)} pp, Welch p = {mine.p:.2g}")
+        claim = Claim(
+            "sva-dff-16", mine.value < 0, f"{interval(mine)} pp (90 %), Welch p = {mine.p:.2g}"
+        )
     return Line(
         f"oscillator behind at d_ff = {NARROWEST}",
         f"{_printed(NARROWEST)['difference']:+.2f} pp",
