@@ -11,7 +11,7 @@ from lohe.experiments.measures import Bench
 from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, Corpora, Setting
 from lohe.experiments.store.records import Record
-from lohe.experiments.studies.rank import cohort, effective_rank, truncation
+from lohe.experiments.studies.rank import cohort, effective_rank, flatness, truncation
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
 from lohe.train import Run
@@ -89,6 +89,12 @@ class MadeUp:
     def entropies(self) -> list[Record]:
         paper, found = published("figure9"), []
         for corpus in cohort.CORPORA:
+            for reading in cohort.READINGS:  # of which the paper says that they are less flat
+                for d, p in flatness.SHARPENED:
+                    median = paper["oscillator"][str(d)][0] - p / 100
+                    run = cohort.run(self.setting, corpus, cohort.oscillator(d, reading, p))
+                    measure = AttentionEntropy(run, cohort.chunks(self.setting))
+                    found.append(measured(measure, {"median": median}))
             for name, reading, mechanism in cohort.mechanisms():
                 d = name.removeprefix("d_osc = ")
                 median, q1, q3 = paper["oscillator"][d] if reading else paper["softmax"]

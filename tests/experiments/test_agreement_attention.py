@@ -17,6 +17,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.sva import agreement_anchors as anchors
 from lohe.experiments.studies.sva import agreement_attention as attention
+from lohe.experiments.studies.sva import agreement_distributions as distributions
 from lohe.experiments.studies.sva import agreement_errors as errors
 from lohe.experiments.studies.sva import agreement_verbs as verbs
 from lohe.experiments.studies.sva.agreement_cohort import AS_DEFINED, AS_PUBLISHED, COMPARED
@@ -237,7 +238,9 @@ def test_failed_softmax_seeds_are_kept_apart():
     judged = find(lines, "softmax, wrong, gap of seeds that failed")
     assert judged.line.ours == "-0.15 ± 0.07"
     assert "negative in 2 of our 2" in judged.note
-    low = find(attention.lines_4(seeds(softmax=good + failed)), "softmax, seeds below 80 % hard")
+    low = find(
+        distributions.lines_4(seeds(softmax=good + failed)), "softmax, seeds below 80 % hard"
+    )
     assert (low.line.paper, low.line.ours) == ("1/5", "2/4")
 
 
@@ -273,14 +276,102 @@ def test_most_is_more_than_half_by_the_binomial_test(close, verdict):
 @pytest.mark.parametrize("few", [0, 1, 2])
 def test_figures_and_tables_with_few_seeds(few):
     found = seeds(softmax=[result()] * few, as_published=[result()] * few)
-    lines = attention.lines_4(found)
+    lines = distributions.lines_4(found)
     assert sum(line.value == "no records" for line in lines) >= (few == 0)
     assert len(judge(lines)) == len(lines) > 0
     assert attention.table_3(found).rows
     with drawing():
-        figure = attention.figure_4(found)
+        figure = distributions.figure_4(found)
         assert figure.axes
         plt.close(figure)
+
+
+@pytest.mark.parametrize(
+    ("by", "verdict"), [(0.02, "holds"), (0.0, "does not hold"), (-0.02, "does not hold")]
+)
+def test_the_gap_is_larger_on_wrong_predictions_if_a_paired_test_says_so(by, verdict):
+    found = seeds(
+        as_published=[
+            result(gap=g, wrong_gap=g + by + e)  # seeds differ by more than the gaps do
+            for g, e in zip((0.1, 0.2, 0.3, 0.4), (-0.002, 0.001, 0.002, -0.001), strict=True)
+        ]
+    )
+    what = "oscillator, gap on wrong less gap on correct predictions"
+    assert find(attention.lines_3(found), what, PUBLISHED).claim == verdict
+    assert find(attention.lines_3(found), what, DEFINED).claim == "no records"
+
+
+@pytest.mark.parametrize(
+    ("gaps", "verdict"),
+    [
+        ((-0.1, -0.12, -0.09), "holds"),
+        ((-0.1, 0.12, -0.09), "does not hold"),
+        ((-0.1,), "no records"),
+    ],
+)
+def test_failed_softmax_runs_favour_the_distractor_if_their_mean_does(gaps, verdict):
+    found = seeds(softmax=[result(), *(result(correct=900, wrong_gap=g) for g in gaps)])
+    what = "softmax, wrong, gap of seeds that failed"
+    judged = find(attention.lines_3(found), what)
+    assert (judged.line.claim.verdict if judged.line.claim else "") == verdict
+
+
+@pytest.mark.parametrize(("last", "verdict"), [(0.29, "holds"), (0.31, "does not hold")])
+def test_a_preference_is_consistent_if_every_seed_has_it(last, verdict):
+    found = seeds(as_defined=[result(), result(test__to_distractor=last)])  # to the subject 0.3
+    assert find(distributions.lines_4(found), "oscillator, a_vs - a_vd", DEFINED).claim == verdict
+
+
+@pytest.mark.parametrize(
+    ("width", "distance", "verdict"),
+    [
+        (0.05, 0.0, "holds"),
+        (0.2, 0.0, "does not hold"),  # sentences differ more
+        (0.05, 0.4, "does not hold"),  # seeds differ more
+    ],
+)
+def test_tighter_means_narrower_in_each_seed_and_over_all_of_them(width, distance, verdict):
+    def group(width, distance):
+        return [
+            result(
+                test__to_subject=0.5 + distance * (-1) ** n,
+                test__to_subject_std=width + n / 1000,
+                test__to_distractor_std=width + n / 1000,
+            )
+            for n in range(6)
+        ]
+
+    found = seeds(softmax=group(0.1, 0.0), as_published=group(width, distance))
+    what = "oscillator, a_vs: spread between seeds, and within"
+    assert find(distributions.lines_4(found), what, PUBLISHED).claim == verdict
+
+
+@pytest.mark.parametrize(("apart", "verdict"), [(0.11, "holds"), (0.09, "does not hold")])
+def test_seeds_are_to_blame_if_they_make_half_of_the_variance(apart, verdict):
+    """Two seeds `apart` from their mean have that deviation; sentences have 0.1."""
+    found = seeds(softmax=[result(test__to_subject=0.5 + x) for x in (-apart, apart)])
+    what = "softmax, a_vs: spread between seeds, and within"
+    assert find(distributions.lines_4(found), what).claim == verdict
+
+
+@pytest.mark.parametrize(("low", "verdict"), [(0.2, "holds"), (0.5, "does not hold")])
+def test_failed_runs_pull_attention_down_if_theirs_is_lower(low, verdict):
+    good = [result(test__to_subject=0.4 + n / 100) for n in range(8)]
+    failed = [result(correct=900, test__to_subject=low + n / 100) for n in range(4)]
+    what = "softmax, a_vs of seeds that failed, and of the others"
+    assert find(distributions.lines_4(seeds(softmax=good + failed)), what).claim == verdict
+    assert find(distributions.lines_4(seeds(softmax=good)), what).claim == "no records"
+
+
+@pytest.mark.parametrize(("invariant", "verdict"), [(17, "holds"), (16, "does not hold")])
+def test_softmax_errs_alike_if_most_errors_of_successful_runs_are_fish_and_deer(invariant, verdict):
+    """Of 33 errors; a run with 90 % is no success."""
+    middling = result(correct=1040, wrong__invariant=0)
+    found = seeds(softmax=[result(wrong__invariant=invariant), middling])
+    what = "softmax, wrong predictions: subject is fish or deer"
+    judged = find(errors.lines_of_errors(found), what)
+    assert judged.claim == verdict
+    assert f"{invariant} of {33 + 113} in the 2 that did not fail" in judged.note
 
 
 def test_anchors_that_turn_together_stay_as_spread_as_they_were():

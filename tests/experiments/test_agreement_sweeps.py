@@ -104,6 +104,46 @@ def test_ahead_at_four_widths_means_at_each_of_them(behind, verdict):
     assert find(lines, what, "as defined").claim == "no records"
 
 
+STABLE = "d_ff = 72, collapsed seeds of oscillator and softmax"
+NARROW = "d_ff = 56, 32, 16, collapsed seeds of oscillator; of softmax"
+
+
+def test_the_published_seeds_are_as_the_caption_of_table_8_says():
+    lines = widths.lines_8(evidence(their_widths()))
+    for what in ("oscillator behind at d_ff = 16", STABLE, NARROW):
+        judged = find(lines, what, PUBLISHED)
+        assert (judged.claim, judged.line.ours) == ("holds", judged.line.paper), what
+    assert find(lines, "runs with 87 to 91 % hard accuracy").claim == "holds"
+
+
+@pytest.mark.parametrize(
+    ("oscillator", "softmax", "stable", "narrow"),
+    [
+        ([97.0, 97.0], [97.0, 76.0], "holds", "does not hold"),
+        ([97.0, 86.9], [97.0, 76.0], "does not hold", "holds"),
+        ([97.0, 97.0], [97.0, 97.0], "does not hold", "does not hold"),
+    ],
+)
+def test_a_collapse_is_a_seed_below_87_percent(oscillator, softmax, stable, narrow):
+    records = [
+        record
+        for d_ff in widths.WIDTHS
+        for mechanism, hard in ((AS_PUBLISHED, oscillator), (Softmax(), softmax))
+        for record in cohort(widths.wide(d_ff)(SETTING, mechanism, 0), hard)
+    ]
+    lines = widths.lines_8(evidence(records))
+    assert find(lines, STABLE, PUBLISHED).claim == stable
+    assert find(lines, NARROW, PUBLISHED).claim == narrow
+    assert find(lines, STABLE, "as defined").claim == "no records"
+
+
+@pytest.mark.parametrize(("hard", "verdict"), [(86.9, "holds"), (90.9, "does not hold")])
+def test_no_run_may_lie_between_the_lumps(hard, verdict):
+    records = cohort(widths.wide(72)(SETTING, Softmax(), 0), [97.0, hard])
+    lines = widths.lines_8(evidence(records))
+    assert find(lines, "runs with 87 to 91 % hard accuracy").claim == verdict
+
+
 def test_a_sweep_takes_as_many_seeds_from_every_cell():
     many = cohort(SETTING.agreement(AS_PUBLISHED), [GOOD] * 60 + [FAILED] * 20)
     shown = {(r[0], r[1]): r[4] for r in widths.table_8(evidence(many)).rows}
@@ -136,6 +176,20 @@ def test_the_weak_cell_is_gone_if_it_was_weak_and_is_as_good_as_the_recipe(
     lines = sweeps.lines_of_sweep(evidence(cells(counts, AS_PUBLISHED)))
     judged = find(lines, "oscillator, learning rate 0.00025, 40 epochs: failed seeds", PUBLISHED)
     assert (judged.line.paper, judged.claim) == ("0/5", verdict)
+
+
+@pytest.mark.parametrize(
+    ("weak", "other", "verdict"),
+    [(12, 1, "holds"), (12, 12, "does not hold"), (3, 1, "does not hold")],
+)
+def test_the_only_weak_cell_is_weak_and_no_other_is(weak, other, verdict):
+    failures = {(lr, epochs): 0 for lr in sweeps.RATES for epochs in sweeps.EPOCHS}
+    failures |= {(2.5e-4, 20): weak, (1e-3, 40): other}
+    lines = sweeps.lines_of_sweep(evidence(cells(failures, AS_PUBLISHED)))
+    what = "oscillator, failed seeds at 0.00025 x 20 epochs, and most in another cell"
+    judged = find(lines, what, PUBLISHED)
+    assert (judged.line.ours, judged.claim) == (f"{weak}/50, {other}/50", verdict)
+    assert find(lines, what, "as defined").claim == "no records"
 
 
 @pytest.mark.parametrize(

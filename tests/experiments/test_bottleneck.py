@@ -7,7 +7,7 @@ from statistics import stdev
 import language_records
 import pytest
 from invented import measured, record
-from rank_records import MadeUp
+from rank_records import SPREAD, MadeUp
 
 from lohe.experiments import item
 from lohe.experiments.evidence import Evidence
@@ -15,8 +15,9 @@ from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, PAPERS, Setting
 from lohe.experiments.studies.lm.perplexity import reported
 from lohe.experiments.studies.rank import cohort, effective_rank, flatness, rank_parity, truncation
+from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.experiments.verdicts import judge
-from lohe.models import Softmax
+from lohe.models import RankMatchedSoftmax, Softmax
 from lohe.viz.style import drawing
 
 NAMES = ["figure9", "figure10", "claim-rank-matched", "claim-rank-parity"]
@@ -46,9 +47,17 @@ def expected(*names: str, holds: bool | None) -> dict[tuple[str, str, str], bool
 
 
 PAPER_SAYS = {
-    "figure9": expected("lm-entropy", holds=True),
-    "figure10": expected("lm-rank", "lm-mask-rank", "lm-truncation", holds=True),
-    "claim-rank-matched": expected("lm-rank-matched", holds=True),
+    "figure9": expected("lm-entropy", "lm-entropy-sharpness", holds=True),
+    "figure10": expected(
+        "lm-rank",
+        "lm-mask-rank",
+        "lm-truncation",
+        "lm-truncation-every",
+        "lm-truncation-recovered",
+        holds=True,
+    ),
+    "claim-rank-matched": expected("lm-rank-matched", "lm-rank-part", holds=True)
+    | {("lm-rank-descent", corpus, ""): True for corpus in cohort.CORPORA.values()},
     # the published fit meets the spread of softmax at d_osc = 1530, its effective rank is 48
     "claim-rank-parity": expected("lm-rank-parity", holds=False),
 }
@@ -88,11 +97,45 @@ def changed(made: MadeUp, find: str, times: float) -> Evidence:
         ("figure10", "causal", 0.4, "lm-truncation", {False, True}),
         ("figure9", "median", 0.3, "lm-entropy", {False}),  # differences shrink to 0.09
         ("figure9", "median", 0.4, "lm-entropy", {True}),
+        ("figure10", "as_published", 0.8, "lm-truncation-every", {False, True}),  # only at 33
+        ("figure10", "causal", 0.2, "lm-truncation-recovered", {False, True}),
     ],
 )
 def test_a_claim_can_fail(made, name, find, times, claim, readings):
     found = claims(name, changed(made, find, times))
     assert {holds for (of, _, _), holds in found.items() if of == claim} == readings
+
+
+def test_truncation_above_the_oscillators_at_17_may_be_below_at_33(made):
+    found = claims("figure10", changed(made, "as_published", 0.8))
+    for corpus in cohort.CORPORA.values():
+        assert found["lm-truncation", corpus, "as published"] is True
+        assert found["lm-truncation-every", corpus, "as published"] is False
+
+
+def test_a_flatter_readout_at_larger_p_is_found(made):
+    mechanism = cohort.oscillator(8, "as defined", 4)
+    measure = AttentionEntropy(cohort.run(made.setting, "wikitext2", mechanism), 128)
+    flat = measured(measure, {"median": 0.99, "q1": 0.9, "q3": 1.0, "rows": 8, "mean": 0.9})
+    found = claims("figure9", Evidence([*made.records, flat], made.setting))
+    assert found["lm-entropy-sharpness", "WikiText-2", "as defined"] is False
+    assert found["lm-entropy-sharpness", "WikiText-2", "as published"] is True
+
+
+@pytest.mark.parametrize(
+    ("mean", "part", "descent"),
+    [
+        (9.41, True, True),
+        (8.67, False, False),  # scores of rank 2 cost nothing
+        (10.91, False, True),  # they cost all of it
+    ],
+)
+def test_a_part_is_neither_nothing_nor_all(made, mean, part, descent):
+    run = made.of("tinystories", RankMatchedSoftmax(d_qk=2))
+    other = language_records.records(run, [mean + x for x in SPREAD])
+    found = claims("claim-rank-matched", Evidence([*made.records, *other], made.setting))
+    assert found["lm-rank-part", "TinyStories", "as published"] is part
+    assert found["lm-rank-descent", "TinyStories", ""] is descent
 
 
 def test_a_mask_that_lifts_unevenly_is_found(made):
@@ -200,7 +243,7 @@ def test_smoke_scale_asks_for_little():
     for name in NAMES:
         assert len(item(name).measures(smoke)) <= len(item(name).measures(full))
     assert len(item("figure10").measures(full)) == 2 * (17 + 5)
-    assert len(item("figure9").measures(full)) == 2 * 9
+    assert len(item("figure9").measures(full)) == 2 * (9 + 8)
     assert {m.chunks for m in item("figure10").measures(full)} == {128, None}
     assert {m.run and m.run.seed for m in item("figure10").measures(full)} == {0}
     assert len(item("claim-rank-matched").runs(full)) == 2 * 15 * 5

@@ -77,7 +77,8 @@ def test_a_quarter_of_the_examples_is_spread_over_the_split(bench, setting):
 def made_up(setting, fraction: float) -> list:
     measures = degenerate.measures(setting)
     result = {"oscillators": 1000, "smallest": 1e-4, "median": 3.0, "largest": 9.0}
-    curve = [{"below": WEAK, "count": int(1000 * fraction)}, {"below": 1.0, "count": 1000}]
+    weak = int(1000 * fraction)
+    curve = [{"below": x, "count": n} for x, n in ((WEAK, weak), (9.0, weak), (16.0, 1000))]
     return [measured(m, result | {"fraction": fraction}, curve) for m in measures]
 
 
@@ -88,6 +89,26 @@ def test_the_claim_asks_for_less_than_one_percent(setting, fraction, holds, agre
     lines = ITEM.lines(evidence(made_up(setting, fraction)))
     assert set(claims(lines).values()) == {holds}
     assert verdicts(lines) == {"not reported", "not comparable", agree}  # SVA has none, as printed
+
+
+@pytest.mark.parametrize(("weak", "holds"), [(0, True), (2, False)])
+def test_oscillators_do_not_lock_where_their_rate_exceeds_the_drive(setting, weak, holds):
+    """Of a hundred some have ‖h‖ = 0.001, the others 5; rates have deviation 0.35 and 0.5."""
+    counts = [
+        {"below": x, "count": weak * (x > 0.001) + (100 - weak) * (x > 5)}
+        for x in degenerate.THRESHOLDS
+    ]
+    records = [
+        measured(
+            DriveNorms(run, KWS.examples(setting)), {"oscillators": 100, "fraction": 0.0}, counts
+        )
+        for reading in KWS.readings
+        for run in KWS.runs(setting, reading)
+    ]
+    found = claims(ITEM.lines(evidence(records)))
+    assert {found["robust-locking", reading] for reading in KWS.readings} == {holds}
+    share = degenerate.unlocked(records[0], 0.5)
+    assert share == pytest.approx(weak / 100, rel=0.01, abs=1e-9)
 
 
 def test_a_task_without_records_leaves_it_undecided(setting):

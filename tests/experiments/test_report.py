@@ -44,9 +44,10 @@ def test_values_are_counted_by_verdict():
     assert shown["figure6"]["lines"] == "1"
     assert set(shown["claim-budget"].values()) == {"0", "·"}
     assert shown["all"]["lines"] == "10"
-    assert "4 lines are called not reported: the paper prints nothing there, or" in " ".join(
-        report.values(sections()).notes
-    )
+    said = " ".join(report.values(sections()).notes)
+    assert "4 lines are called not reported: the paper prints no number there" in said
+    for word in report.VALUES:
+        assert f"{word}: " in said, word  # the legend
 
 
 def test_claims_are_counted_by_verdict():

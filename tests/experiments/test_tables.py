@@ -49,6 +49,13 @@ def test_nothing_of_ours_is_no_blank_cell():
     assert len(verdict_table("t", judge(lines[:1])).notes) == 0  # no brackets, nothing to explain
 
 
+def test_a_verdict_that_is_easily_misread_is_explained():
+    lines = [Line("a", "", "1.0"), Line("b", "1", "1.0", "not comparable")]
+    (said,) = verdict_table("t", judge(lines)).notes
+    assert said.startswith("not reported: the paper prints no number there")
+    assert not verdict_table("t", judge(lines[1:])).notes
+
+
 def test_numbers_as_text():
     assert plus_minus(95.784, 6.816) == "95.78 ± 6.82"
     assert plus_minus(95.784, math.nan) == "95.78"

@@ -29,6 +29,16 @@ def test_a_row_by_hand():
     assert found.tolist() == pytest.approx([first, math.log(2) / math.log(3)], abs=ROUNDING)
 
 
+@pytest.mark.parametrize("power", [1.01, 2, 4])
+def test_a_power_of_the_weights_never_raises_their_entropy(power, rng):
+    """Sec. 4.3, of given states: dH/dp = -p Var(ln a) for weights ∝ a^p."""
+    plain = torch.rand(5, 12, 12, generator=rng, dtype=torch.float64).tril()
+    sharp = plain**power
+    flat, steep = (causal_entropy(w / w.sum(dim=-1, keepdim=True)) for w in (plain, sharp))
+    assert (steep <= flat + ROUNDING).all()
+    assert (steep < flat).any()
+
+
 def test_entropy_does_not_depend_on_the_order_of_the_keys(rng):
     attention = torch.rand(8, 8, generator=rng, dtype=torch.float64).tril()
     attention = attention / attention.sum(dim=-1, keepdim=True)

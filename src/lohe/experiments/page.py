@@ -9,7 +9,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.report import Finding, Section
 from lohe.experiments.store import files
-from lohe.experiments.tables import Table, brackets, verdict_rows
+from lohe.experiments.tables import Table, brackets, unreported, verdict_rows
 from lohe.experiments.verdicts import Agreement, rules
 from lohe.version import __version__
 from lohe.viz import html
@@ -112,6 +112,8 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
     if judged:
         columns, rows = verdict_rows(judged)
         parts.append(html.table("Verdicts", columns, rows, narrow="stack"))
+        if legend := unreported(judged):
+            parts.append(html.bullets(legend, notes=True))
         parts += _findings(section.findings)
         notes = [f"{what}: {j.note}." for (what, *_), j in zip(rows, judged, strict=True) if j.note]
         compared = sum(isinstance(j.line.value, Agreement) for j in judged)
@@ -153,7 +155,8 @@ def _sources(found: Sequence[Section], evidence: Evidence) -> list[str]:
     theirs = "they are the paper's" if corpora.published else "they are not all the paper's"
     parts = [html.paragraph(f"The corpora are the set `{corpora.name}`; {theirs}.")]
     parts.append(html.bullets(corpora.differs))
-    return [*parts, *_table(report.sources(found, evidence))]
+    table = report.sources(found, evidence)
+    return [*parts, html.table(table.title, table.columns, table.rows, narrow="stack", text=True)]
 
 
 def _table(table: Table, links: Sequence[str] = ()) -> list[str]:

@@ -11,7 +11,7 @@ from lohe.experiments.item import Item
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.store.records import Record
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import NOT_REPORTED, Table
 from lohe.experiments.verdicts import NO_RECORDS, Claim, Judged, judge, rules
 from lohe.train import Run
 
@@ -19,10 +19,13 @@ VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
 NONE = "·"  # a zero that is not to be looked at
 NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
-UNCOMPARED = (
-    "are called not reported: the paper prints nothing there, or no number of its own to compare "
-    "with (words, several numbers at once, another corpus); a claim may be decided all the same"
+LEGEND = (
+    "reproduced: the 90 % interval of our value minus the printed one is inside the margin; "
+    "differs: it is outside, surely so; inconclusive: neither, with so many seeds.",
+    "not comparable: the paper prints a number, of other data or of another kind than ours; no "
+    "records: not run yet.",
 )
+UNCOMPARED = f"are called {NOT_REPORTED[0]}: {NOT_REPORTED[1]}; a claim may be decided all the same"
 
 # The paper's five headlines, and the claims of rules.json that decide them
 HEADLINES = {
@@ -114,6 +117,7 @@ def values(found: Sequence[Section]) -> Table:
     judged = [j.value for s in found for j in s.judged]
     rows.append(_counted("all", len(judged), VALUES, judged))
     notes = ["A line is a number or statement of the paper in one of its readings."]
+    notes += [] if NOT_JUDGED in judged else LEGEND
     if other := len(judged) - sum(word in VALUES for word in judged):
         notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     return Table("Values: ours beside the printed ones", ("item", "lines", *VALUES), rows, notes)

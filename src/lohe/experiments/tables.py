@@ -5,6 +5,12 @@ from dataclasses import dataclass, field
 
 from lohe.experiments.verdicts import NO_RECORDS, Agreement, Judged, rules
 
+NOT_REPORTED = (  # a verdict that is easily misread, and what it means
+    "not reported",
+    "the paper prints no number there that ours could be compared with: nothing, words, several "
+    "numbers at once, or one of another corpus",
+)
+
 
 @dataclass(frozen=True)
 class Table:
@@ -30,7 +36,7 @@ def verdict_table(title: str, judged: Sequence[Judged], about: Sequence[str] = (
         elif j.note:
             notes.append(f"{what}: {j.note}.")
     compared = sum(isinstance(j.line.value, Agreement) for j in judged)
-    notes += brackets(notes)
+    notes += brackets(notes) + unreported(judged)
     if compared:
         notes.append(f"{compared} values compared, Holm-corrected together.")
     return Table(f"{title}: verdicts", columns, rows, [*notes, *about])
@@ -43,6 +49,13 @@ def brackets(notes: Sequence[str]) -> list[str]:
     level = rules()["levels"]["reproduced"]
     said = f"{100 * level:.0f} % interval"
     return [f"difference: ours minus the paper's. Brackets behind it, or behind pp: its {said}."]
+
+
+def unreported(judged: Sequence[Judged]) -> list[str]:
+    """What `not reported` means, where it is said."""
+    return (
+        [": ".join(NOT_REPORTED) + "."] if any(j.value == NOT_REPORTED[0] for j in judged) else []
+    )
 
 
 def verdict_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:

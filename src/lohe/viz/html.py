@@ -32,7 +32,9 @@ th, td { padding: .3rem .75rem .3rem 0; border-bottom: 1px solid var(--line); te
   white-space: nowrap; }
 th:first-child, td:first-child { text-align: left; white-space: normal; min-width: 8rem; }
 td a { white-space: nowrap; }
-th { font-weight: 600; color: var(--soft); vertical-align: bottom; }
+th { font-weight: 600; color: var(--soft); vertical-align: bottom; white-space: normal; }
+.stacked td { white-space: normal; }
+.stacked td.good, .stacked td.bad, .stacked td.open, .stacked td.none { white-space: nowrap; }
 .good { color: var(--good); font-weight: 600; }
 .bad { color: var(--bad); font-weight: 600; }
 .open { color: var(--open); font-weight: 600; }
@@ -54,6 +56,9 @@ summary { cursor: pointer; color: var(--link); }
 details { margin: .75rem 0; }
 .text td, .text th { white-space: normal; text-align: left; vertical-align: top; }
 @media (max-width: 44rem) {
+  .scroll:not(.stacked) th:first-child, .scroll:not(.stacked) td:first-child { position: sticky;
+    left: 0; background: var(--paper); max-width: 9rem; }
+  td a { white-space: normal; }
   .stacked table, .stacked tbody, .stacked tr, .stacked td { display: block; }
   .stacked thead { position: absolute; left: -99rem; }
   .stacked tr { border-bottom: 1px solid var(--line); padding: .4rem 0; }

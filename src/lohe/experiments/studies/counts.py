@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from lohe import cost
@@ -51,6 +52,36 @@ def lines(rows: Sequence[cost.Row], columns: Sequence[str]) -> list[Line]:
     equal = sum(line.paper == line.ours for line in found)
     claim = Claim("cost-counts", equal == len(found), f"{equal} of {len(found)} equal")
     return [Line("all counts", f"{len(found)} printed", f"{equal} equal", claim=claim), *found]
+
+
+def order_line(rows: Sequence[cost.Row]) -> Line:
+    """Section 5: on the edge tasks every step helps, on TinyStories not before the third."""
+    by_task = dict(zip(TASKS, zip(*(row.ours for row in rows), strict=True), strict=True))
+    edge = [by_task[task] for task in ("KWS", "SVA")]
+    grows = all(a < b for steps in edge for a, b in pairwise(steps))
+    digital, equilibrated, read, _ = by_task["TinyStories"][1:]
+    ends = all(steps[1] < 2 and round(steps[-1]) == 12 for steps in edge)
+    stories = digital < 1 and round(equilibrated, 1) <= 1.1 and round(read) == round(edge[0][3])
+    found = "; ".join(
+        f"{task} {', '.join(f'{x:.2f}' for x in by_task[task][1:])}" for task in TASKS
+    )
+    claim = Claim("cost-order", grows and ends and stories, found)
+    paper = "grows at every step on KWS and SVA; TinyStories from the third on"
+    return Line(
+        "steps from software to physics", paper, "so" if claim.holds else "not so", claim=claim
+    )
+
+
+def same_line(rows: Sequence[cost.Row]) -> Line:
+    """Table 10's caption: with softplus and a physical readout both cost exactly the same."""
+    third, last = rows[3].ours, rows[4].ours
+    claim = Claim(
+        "cost-softplus",
+        set(third) == {1.0} and {round(x, 1) for x in last} == {1.2},
+        f"{', '.join(f'{x:.6g}' for x in third)}; {', '.join(f'{x:.3f}' for x in last)}",
+    )
+    ours = f"{min(third):g}; {max(last):.2f}"
+    return Line("readout physical; everything physical", "exactly 1.0; only 1.2", ours, claim=claim)
 
 
 def _agreement(rows: Sequence[cost.Row]) -> str:
@@ -113,12 +144,12 @@ ITEMS = {
     "table7": Item(
         title="Table 7. Reduction in operations, ReLU coupling",
         table=lambda evidence: reductions("Table 7. ReLU coupling", cost.table_7()),
-        lines=lambda evidence: lines(cost.table_7(), TASKS),
+        lines=lambda evidence: [*lines(cost.table_7(), TASKS), order_line(cost.table_7())],
     ),
     "table10": Item(
         title="Table 10. Reduction in operations, softplus coupling",
         table=lambda evidence: reductions("Table 10. Softplus coupling", cost.table_10()),
-        lines=lambda evidence: lines(cost.table_10(), TASKS),
+        lines=lambda evidence: [*lines(cost.table_10(), TASKS), same_line(cost.table_10())],
     ),
     "table11": Item(
         title="Table 11. Operation counts",

@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from math import exp
 from statistics import fmean
 from typing import Any
 
@@ -17,13 +18,24 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Grid, Sample
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, margin, of_sample, ours
+from lohe.experiments.verdicts import (
+    Agreement,
+    Claim,
+    Line,
+    Verdict,
+    log,
+    margin,
+    of_sample,
+    ours,
+)
 from lohe.models import Mechanism
 from lohe.models.positions import Positions
 from lohe.tasks import Split, Task, total
 from lohe.train import Run
 
 MANY_POINTS, NO_POINTS = 5.0, 0.05  # pp: rules.json, kws-permutation
+COMPARABLE = 2.0  # factor between two losses: rules.json, kws-permutation-strength
+ENCODED = ("sinusoidal", "learned")
 SPLITS = ("valid", "test")
 UNPRINTED = "published, not printed in the paper"
 
@@ -175,7 +187,44 @@ def lines(evidence: Evidence) -> list[Line]:
                         note,
                     )
                 )
+            if reading in READINGS:
+                said.append(_strength_line(words, reading, row["none"], found["softmax"], paper))
     return said
+
+
+def _strength_line(
+    words: str, reading: str, losses: Sample, softmax: Mapping[str, Sample], paper: Grid
+) -> Line:
+    """The oscillator's anchors beside softmax's positional encodings, as a ratio of losses."""
+    theirs = fmean(paper["oscillator, as published"]["none"])
+    shown = [f"{theirs / fmean(paper['softmax'][where]):.2f}" for where in ENCODED]
+    ours_shown = ""
+    if losses and all(softmax[where] for where in ENCODED):
+        over = [fmean(softmax[where]) for where in ENCODED]
+        ours_shown = ", ".join(f"{fmean(losses) / x:.2f}" if x else "-" for x in over)
+    return Line(
+        f"{words}: loss without positions over softmax's, sinusoidal and learned",
+        f"comparable ({', '.join(shown)})",
+        ours_shown,
+        "not comparable" if ours_shown else cells.NONE,
+        strength_claim(losses, {where: softmax[where] for where in ENCODED}),
+        reading,
+        "the losses are judged one by one" if ours_shown else "",
+    )
+
+
+def strength_claim(oscillator: Sample, softmax: Mapping[str, Sample]) -> Claim:
+    """kws-permutation-strength: within a factor of two, by the 90 % interval of the ratio."""
+    name, samples = "kws-permutation-strength", {"oscillator": oscillator, **softmax}
+    if any(len(x) < 2 or fmean(x) <= 0 for x in samples.values()):
+        return cells.undecided(name, samples)
+    holds, said = True, []
+    for where, losses in softmax.items():
+        ratio = log(ours(oscillator)) - log(ours(losses))
+        low, high = (exp(x) for x in ratio.interval(cells.CLAIMED_AT))
+        holds = holds and low >= 1 / COMPARABLE and high <= COMPARABLE
+        said.append(f"{exp(ratio.value):.2f} times {where} [{low:.2f}, {high:.2f}]")
+    return Claim(name, holds, f"with 90 % intervals: {'; '.join(said)}")
 
 
 def _agreement(losses: Sample, theirs: Sample) -> Agreement | Verdict:

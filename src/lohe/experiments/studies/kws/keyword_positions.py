@@ -107,7 +107,7 @@ def parity_claim(oscillator: Mapping[str, Sample], softmax: Mapping[str, Sample]
         return cells.undecided("kws-parity", samples)
     holds = all(g.interval(cells.CLAIMED_AT)[0] > -PARITY for g in known.values())
     said = ", ".join(f"{where} {cells.interval(g)}" for where, g in known.items())
-    return Claim("kws-parity", holds, f"oscillator - softmax: {said}")
+    return Claim("kws-parity", holds, f"oscillator - softmax with 90 % intervals: {said}")
 
 
 ITEMS: dict[str, Item] = {

@@ -1,6 +1,7 @@
 """Flat attention and scattered seeds: Figure 9, one panel of each."""
 
 from collections.abc import Mapping
+from itertools import pairwise
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
@@ -18,6 +19,8 @@ from lohe.models import Mechanism, Softmax
 from lohe.train import Run
 
 FLATTER_BY = 0.1  # of rules.json, lm-entropy
+POWERS, SHARP_DIMENSIONS = (1, 2, 4), (2, 8)  # Table 5's
+SHARPENED = [(d, p) for d in SHARP_DIMENSIONS for p in POWERS if p > 1]
 
 # the paper's name of a mechanism, and ours
 BOXES = {
@@ -34,12 +37,14 @@ def runs(setting: Setting) -> list[Run]:
 
 
 def measures(setting: Setting) -> list[Measure]:
-    """Softmax, and oscillators of both readings, on both corpora."""
-    return [
-        _measure(setting, corpus, mechanism)
-        for corpus in CORPORA
-        for _, _, mechanism in cohort.mechanisms(cohort.few(setting, DIMENSIONS))
+    """Softmax, and oscillators of both readings, sharpened ones too, on both corpora."""
+    trained = [m for _, _, m in cohort.mechanisms(cohort.few(setting, DIMENSIONS))]
+    trained += [
+        cohort.oscillator(d, reading, p)
+        for reading in READINGS
+        for d, p in cohort.few(setting, SHARPENED)
     ]
+    return [_measure(setting, corpus, mechanism) for corpus in CORPORA for mechanism in trained]
 
 
 def table_of_entropies(evidence: Evidence) -> Table:
@@ -75,6 +80,9 @@ def table_of_entropies(evidence: Evidence) -> Table:
 def lines(evidence: Evidence) -> list[Line]:
     """The medians of Figure 9's left panel, what they say, and the failures of its right panel."""
     found = [_claim_line(evidence, corpus, reading) for corpus in CORPORA for reading in READINGS]
+    found += [
+        _sharper_line(evidence, corpus, reading) for corpus in CORPORA for reading in READINGS
+    ]
     paper = published("figure9")
     found.append(_median_line(evidence, "softmax", "", Softmax(), paper["softmax"]))
     for name, reading, mechanism in cohort.mechanisms():
@@ -98,6 +106,28 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     note = cohort.trend(evidence, corpus)
     shown = f"{listed(medians.values(), 3)} against {softmax:.3f}"
     return Line(what, paper, shown, "not reported", claim, reading, note)
+
+
+def _sharper_line(evidence: Evidence, corpus: str, reading: str) -> Line:
+    """Trained with a larger p, attention is to be less flat. (Of given states it is a theorem.)"""
+    what = f"{CORPORA[corpus]}, median entropy at p = 1, 2, 4, d_osc = 2 and 8"
+    medians = {
+        d: {p: _median(evidence, corpus, cohort.oscillator(d, reading, p)) for p in POWERS}
+        for d in SHARP_DIMENSIONS
+    }
+    found = [known(of_power) for of_power in medians.values()]
+    rows = [list(of_power.values()) for of_power in found if of_power is not None]
+    if len(rows) < len(found):
+        return cohort.undecided(what, "falls", "lm-entropy-sharpness", reading)
+    falls = all(b < a for row in rows for a, b in pairwise(row))
+    shown = "; ".join(listed(row, 3) for row in rows)
+    claim = Claim("lm-entropy-sharpness", falls, f"p = 4 less p = 1: {_changes(rows)}")
+    note = cohort.trend(evidence, corpus)
+    return Line(what, "falls", shown, "not reported", claim, reading, note)
+
+
+def _changes(rows: list[list[float]]) -> str:
+    return ", ".join(f"{row[-1] - row[0]:+.3f}" for row in rows)
 
 
 def _median_line(

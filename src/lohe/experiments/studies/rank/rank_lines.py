@@ -6,7 +6,7 @@ from statistics import fmean
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
-from lohe.experiments.studies.rank import cohort, effective_rank, truncation
+from lohe.experiments.studies.rank import cohort, effective_rank, rank_matched, truncation
 from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
@@ -14,6 +14,7 @@ from lohe.theory import readout_rank_bound
 
 RANKS = (3, 5, 9, 17, 33)  # d_osc + 1
 SHARPENED = [(d, p) for d in (2, 8) for p in (2, 4)]  # Table 5's
+ROOM = {"wikitext2": "a cut to 33 leaves more of 49 tokens than of the paper's 127"}
 MASK_SPREAD = 1.25  # of rules.json, lm-mask-rank
 VERSIONS = {"as published": "as_published", "as defined": "causal"}  # of a truncated model
 
@@ -26,6 +27,8 @@ def lines(evidence: Evidence) -> list[Line]:
             found.append(_rank_claim(evidence, corpus, reading))
             found.append(_mask_claim(evidence, corpus, reading))
             found.append(_truncation_claim(evidence, corpus, reading))
+            found.append(_every_rank_claim(evidence, corpus, reading))
+            found.append(_recovered_claim(evidence, corpus, reading))
             found += [_sharpened_line(evidence, corpus, reading, d, p) for d, p in SHARPENED]
     for reading in READINGS:
         found += [_rank_line(evidence, reading, d) for d in DIMENSIONS]
@@ -75,6 +78,61 @@ def _truncation_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     claim = Claim("lm-truncation", above, f"oscillators {listed(whole.values())}")
     note = cohort.trend(evidence, corpus)
     return Line(what, paper, listed(cut.values()), "not reported", claim, reading, note)
+
+
+def _every_rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
+    """At rank 33, too, and above softmax that is trained with scores of low rank."""
+    what = f"{CORPORA[corpus]}, softmax cut to rank 33 against d_osc = 32 and softmax as it is"
+    cut, whole, matched = _at_ranks(evidence, corpus, reading)
+    paper = "TinyStories only"
+    if corpus == "tinystories":
+        theirs = published("table4")["tinystories"]
+        paper = f"{published('figure10')['truncated']['33']:.2f} against "
+        paper += listed((fmean(theirs["oscillator"]["32"]), fmean(theirs["softmax"])))
+    if cut is None or whole is None or matched is None:
+        return cohort.undecided(what, paper, "lm-truncation-every", reading)
+    above = [r for r in RANKS if cut[r] > max(whole[r], matched[r])]
+    growing = all(cut[a] > cut[b] for a, b in pairwise(RANKS))
+    said = f"above both at {len(above)} of {len(RANKS)} ranks, {'' if growing else 'not '}falling"
+    said += f"; oscillators {listed(whole.values())}, softmax of rank d {listed(matched.values())}"
+    claim = Claim("lm-truncation-every", growing and len(above) == len(RANKS), said)
+    ours = f"{cut[33]:.2f} against {whole[33]:.2f}, {matched[33]:.2f}"
+    note = cohort.trend(evidence, corpus) or ROOM.get(corpus, "")
+    return Line(what, paper, ours, "not reported", claim, reading, note)
+
+
+def _recovered_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
+    """What a low rank costs a model that was not trained with it, and models that were."""
+    what = f"{CORPORA[corpus]}, gap to softmax at rank 3: cut, d_osc = 2, scores of rank 2"
+    cut, whole, matched = _at_ranks(evidence, corpus, reading)
+    paper = "TinyStories only"
+    if corpus == "tinystories":
+        theirs, softmax = published("table4")["tinystories"], rank_matched.published_means()
+        at = published("figure10")["truncated"]["3"], fmean(theirs["oscillator"]["2"]), softmax[2]
+        paper = listed(x - softmax[rank_matched.FULL] for x in at)
+    if cut is None or whole is None or matched is None:
+        return cohort.undecided(what, paper, "lm-truncation-recovered", reading)
+    lost, *trained = (x[3] - matched[33] for x in (cut, whole, matched))
+    said = "the cut costs nothing"
+    if lost > 0:
+        kept = ", ".join(f"{100 * x / lost:.0f} %" for x in trained)
+        said = f"trained models keep {kept} of what the cut costs"
+    claim = Claim("lm-truncation-recovered", lost > 0 and max(trained) < lost / 2, said)
+    note = cohort.trend(evidence, corpus)
+    ours = listed((lost, *trained))
+    return Line(what, paper, ours, "not reported", claim, reading, note)
+
+
+def _at_ranks(
+    evidence: Evidence, corpus: str, reading: str
+) -> tuple[dict[int, float] | None, dict[int, float] | None, dict[int, float] | None]:
+    """Perplexities at every rank ceiling r: softmax cut to r, d_osc = r - 1, scores of r - 1."""
+    version = VERSIONS[reading]
+    cut = known({r: truncation.found(evidence, corpus, r).get(version) for r in RANKS})
+    whole = known({r: _oscillator(evidence, corpus, reading, r - 1) for r in RANKS})
+    found = rank_matched.perplexities(evidence, corpus)
+    matched = known({r: fmean(found[r - 1]) if found[r - 1] else None for r in RANKS})
+    return cut, whole, matched
 
 
 def _sharpened_line(evidence: Evidence, corpus: str, reading: str, d: int, p: int) -> Line:

@@ -1,5 +1,6 @@
 """Softmax trained with scores of low rank, against the oscillator of that dimension (App. E)."""
 
+from itertools import pairwise
 from statistics import fmean
 
 from lohe.experiments.evidence import Evidence
@@ -85,8 +86,53 @@ def table_of_scores(evidence: Evidence) -> Table:
 
 def lines(evidence: Evidence) -> list[Line]:
     """The claim on both corpora, then the printed means of TinyStories relative to softmax."""
-    found = [_claim_line(evidence, corpus, reading) for corpus in CORPORA for reading in READINGS]
+    found = []
+    for corpus in CORPORA:
+        found.append(_descent_line(evidence, corpus))
+        for reading in READINGS:
+            found.append(_claim_line(evidence, corpus, reading))
+            found.append(_part_line(evidence, corpus, reading))
     return found + [_ratio_line(evidence, d) for d in DIMENSIONS]
+
+
+def _descent_line(evidence: Evidence, corpus: str) -> Line:
+    """The more directions scores have, the better."""
+    what = f"{CORPORA[corpus]}, softmax with scores of rank 2, 4, 8, 16, 32"
+    theirs = published_means().values()
+    paper = listed(theirs) if corpus == "tinystories" else "TinyStories only"
+    found = perplexities(evidence, corpus)
+    if min(map(len, found.values())) < 2:
+        return cohort.undecided(what, paper, "lm-rank-descent", "")
+    means = [fmean(x) for x in found.values()]
+    steps = [b - a for a, b in pairwise(means)]
+    claim = Claim(
+        "lm-rank-descent", max(steps) < 0, f"steps {', '.join(f'{x:+.2f}' for x in steps)}"
+    )
+    note = cohort.trend(evidence, corpus)
+    return Line(what, paper, listed(means), "not reported", claim, note=note)
+
+
+def _part_line(evidence: Evidence, corpus: str, reading: str) -> Line:
+    """What the rank of the scores costs softmax, and what the oscillator lacks."""
+    what = f"{CORPORA[corpus]}, gap to softmax: scores of rank 2, and d_osc = 2"
+    matched = perplexities(evidence, corpus)
+    oscillator = cohort.perplexities(evidence, corpus, cohort.oscillator(2, reading))
+    paper = "TinyStories only"
+    if corpus == "tinystories":
+        theirs = published_means()
+        whole = fmean(published("table4")["tinystories"]["oscillator"]["2"])
+        paper = listed(x - theirs[FULL] for x in (theirs[2], whole))
+    if min(len(x) for x in (matched[2], matched[FULL], oscillator)) < 2:
+        return cohort.undecided(what, paper, "lm-rank-part", reading)
+    cost = ours(matched[2]) - ours(matched[FULL])
+    rest = ours(oscillator) - ours(matched[2])
+    holds = all(x.value > 0 and x.p < rules()["levels"]["claim"] for x in (cost, rest))
+    gaps = [fmean(x) - fmean(matched[FULL]) for x in (matched[2], oscillator)]
+    said = f"{100 * gaps[0] / gaps[1]:.0f} % of the gap; " if gaps[1] > 0 else ""
+    said += f"Welch p = {cost.p:.2g} for the part, {rest.p:.2g} for the rest"
+    claim = Claim("lm-rank-part", holds, said, max(cost.p, rest.p))
+    note = cohort.trend(evidence, corpus)
+    return Line(what, paper, listed(gaps), "not reported", claim, reading, note)
 
 
 def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:

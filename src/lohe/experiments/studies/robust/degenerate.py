@@ -1,6 +1,8 @@
 """Tokens whose drive nearly vanishes, and with it the force that settles their oscillators."""
 
+import math
 from dataclasses import dataclass, replace
+from itertools import pairwise
 from statistics import fmean
 
 import torch
@@ -12,6 +14,7 @@ from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.observed import observe, real_tokens
+from lohe.experiments.studies.robust.physics import SCALES
 from lohe.experiments.studies.robust.subjects import (
     KWS,
     SUBJECTS,
@@ -120,7 +123,7 @@ def lines(evidence: Evidence) -> list[Line]:
     """The claim for all tasks together, then each printed fraction."""
     found = []
     for reading in READINGS:
-        found.append(_claim(evidence, reading))
+        found += [_claim(evidence, reading), _locking(evidence, reading)]
         for row in published("claim-degenerate")["rows"]:
             subject = {"SVA": SVA, "KWS": KWS}.get(row["task"], carrier(evidence.setting, reading))
             found.append(_line(evidence, subject, reading, row["as_printed"], row["label"]))
@@ -143,6 +146,38 @@ def _claim(evidence: Evidence, reading: str) -> Line:
     most = f"{100 * max(there):.2g} % at most" if there else "no records"
     value: Verdict = "not reported" if there else "no records"
     return Line("all tasks", "0.43 % at most", most, value, claim, reading)
+
+
+def _locking(evidence: Evidence, reading: str) -> Line:
+    """On the circle an oscillator locks if its rate is below its drive ‖h‖."""
+    records = taken(evidence, KWS, reading)
+    deviation = SCALES[-1] / (math.sqrt(2) if reading == "as published" else 1)  # D11
+    shares = [unlocked(record, deviation) for record in records if record.curve]
+    holds, said = None, "no records"
+    if shares:
+        holds = fmean(shares) < RARE
+        said = f"rates of deviation {deviation:.2f}: {100 * fmean(shares):.2f} % exceed their drive"
+        said += f", {100 * max(shares):.2f} % at most in a model"
+    return Line(
+        f"KWS, oscillators that do not lock at frequency disorder {SCALES[-1]:g}",
+        "none",
+        f"{100 * fmean(shares):.2f} %" if shares else "no records",
+        "not reported" if shares else "no records",
+        Claim("robust-locking", holds, said),
+        reading,
+    )
+
+
+def unlocked(record: Record, deviation: float) -> float:
+    """Expected share of oscillators whose normal rate exceeds their drive, by recorded norms.
+
+    A norm between two recorded thresholds counts as the geometric mean of these.
+    """
+    ends = [(row["below"], row["count"]) for row in record.curve]
+    share = ends[0][1]  # the weakest never lock
+    for (low, below), (high, upto) in pairwise(ends):
+        share += (upto - below) * math.erfc(math.sqrt(low * high / 2) / deviation)
+    return share / record.result["oscillators"]
 
 
 def _line(evidence: Evidence, subject: Subject, reading: str, paper: str, label: str) -> Line:

@@ -9,7 +9,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS
-from lohe.experiments.studies.robust import degenerate
+from lohe.experiments.studies.robust import degenerate, statements
 from lohe.experiments.studies.robust.devices import (
     DRAWS,
     Changes,
@@ -170,6 +170,7 @@ def lines_table_9(evidence: Evidence) -> list[Line]:
     for reading in READINGS:
         tasks = (KWS, SVA, carrier(evidence.setting, reading))
         found.append(_settles(evidence, tasks, reading))
+        found += statements.of_horizons(evidence, reading)
         for subject, name in zip(tasks, ("kws_pp", "sva_pp", "ts_ppl"), strict=True):
             changes = Changes(evidence, subject, reading)
             for horizon, value in zip(HORIZONS, printed[name], strict=True):
@@ -189,6 +190,7 @@ def lines_figure_8(evidence: Evidence) -> list[Line]:
             for kind in ("coupling", "state", FREQUENCY[reading]):
                 for level in SCALES if reading == "as published" else (STRONGEST,):
                     found.append(_line(evidence, changes, kind, level, reading))
+        found += statements.of_perturbations(evidence, reading)
     for subject in (KWS, carrier(evidence.setting, "as published")):
         changes = Changes(evidence, subject, "as published")
         reading = "as published, deviation s"
@@ -274,8 +276,8 @@ def figure_8(evidence: Evidence):
         panels[0].set_ylabel(YLABEL[subjects[0].language])
         panels[-1].legend(loc="best", fontsize=8)
     figure.suptitle(
-        "Change from the closed form; bars: standard error. Rates of frequency disorder: deviation "
-        "s/√2 as published, s as defined",
+        "Change from the closed form; bars: standard error, none where one model was run once. "
+        "Rates of frequency disorder: deviation s/√2 as published, s as defined",
         fontsize=10,
     )
     return figure

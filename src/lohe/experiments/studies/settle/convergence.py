@@ -112,6 +112,7 @@ def table_6_lines(evidence: Evidence) -> list[Line]:
                 said = f"d_osc = {d}: {what}"
                 lines.append(_number(cohort, said, theirs[name], row.get(name)))
         lines.append(_dimension(cohort, evidence, models))
+        lines.append(_both_modes(cohort, evidence, models))
         lines.append(_three_ways(cohort, evidence, models))
         lines.append(_antipodal(cohort, evidence, models.get(2)))
         lines.append(_weak(cohort, evidence, models.get(2)))
@@ -124,6 +125,23 @@ def _dimension(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) -
     theirs = [x["converged"] for x in published("table6")["d_osc"].values()]
     claim = Claim("settle-dimension", growing, _percents(fractions, 2) or NONE)
     return _claim(cohort, evidence, "converged at d_osc = 2, 8, 32", _percents(theirs), claim)
+
+
+def _both_modes(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) -> Line:
+    """Figure 7's two kinds of late trajectories: error above 0.1, and between 0.01 and that."""
+    modes = [[one.at()[x] for one in models.values()] for x in ("far", "near")]
+    rarer = None
+    if len(models) == len(D_OSC):
+        rarer = all(b < a for mode in modes for a, b in pairwise(mode))
+    theirs = published("table6")["d_osc"].values()
+    printed = [[x["far"] for x in theirs], [1 - x["converged"] - x["far"] for x in theirs]]
+    paper, ours = (
+        "; ".join(_percents(mode, 2) for mode in both) if both[0] else ""
+        for both in (printed, modes)
+    )
+    what = "error above 0.1; from 0.01 to 0.1, at d_osc = 2, 8, 32"
+    claim = Claim("settle-modes", rarer, ours or NONE)
+    return _claim(cohort, evidence, what, paper, claim)
 
 
 def _three_ways(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) -> Line:

@@ -11,6 +11,7 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.studies.sva import (
     agreement_anchors,
     agreement_attention,
+    agreement_distributions,
     agreement_errors,
     agreement_sweeps,
     agreement_thresholds,
@@ -309,6 +310,7 @@ ITEMS: dict[str, Item] = {
         lines=lines_2,
     ),
     **agreement_attention.ITEMS,
+    **agreement_distributions.ITEMS,
     **agreement_errors.ITEMS,
     **agreement_anchors.ITEMS,
     **agreement_widths.ITEMS,

@@ -1,12 +1,11 @@
 """Where the verb of a sentence attends: to its subject, or to the noun beside it (Sec. 4.1)."""
 
 from collections.abc import Mapping, Sequence
+from math import isnan
 from statistics import fmean
 
-import numpy as np
-
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Figure, Item
+from lohe.experiments.item import Item
 from lohe.experiments.reported import published
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.sva.agreement_cohort import (
@@ -39,7 +38,6 @@ from lohe.experiments.verdicts import (
     Agreement,
     Claim,
     Line,
-    counts,
     exactly,
     margin,
     of_sample,
@@ -47,7 +45,6 @@ from lohe.experiments.verdicts import (
 
 Records = Mapping[str, list[Record]]
 TARGETS = ("to_subject", "to_distractor")
-UNCONVERGED = 80.0  # hard accuracy in percent, Figure 4's caption
 
 
 def table_3(evidence: Evidence) -> Table:
@@ -90,13 +87,15 @@ def _row(name: str, side: str, records: Sequence[Record]) -> tuple[str, ...]:
 def lines_3(evidence: Evidence) -> list[Line]:
     """Every number of Table 3 and of its caption."""
     found = measured(evidence)
-    lines = [_count_line("hard sentences", "hard_sentences", found)]
+    lines = [count_line("hard sentences", "hard_sentences", found)]
     for name in COMPARED:
         lines += [one for side in SIDES for one in _cell_lines(name, side, found)]
+        if name in OSCILLATORS:
+            lines.append(_larger_line(name, found[name]))
     return [*lines, *_softmax_lines(found[SOFTMAX]), *_accuracy_lines(found)]
 
 
-def _count_line(what: str, key: str, found: Records) -> Line:
+def count_line(what: str, key: str, found: Records) -> Line:
     """Sentences that were looked at: the published number, to the unit."""
     names = {"hard_sentences": [f"{side}.sentences" for side in SIDES]}
     columns = names.get(key, ["test.sentences"])
@@ -170,6 +169,27 @@ def _even_wrong(records: Sequence[Record]) -> Claim:
     return Claim("sva-attention-wrong", min(gaps) > 0, found)
 
 
+def _larger_line(name: str, records: Sequence[Record]) -> Line:
+    """The gap on wrong predictions less that on correct ones, seed by seed."""
+    theirs = published("table3")["gap"]["oscillator"]
+    printed = [a - b for a, b in zip(theirs["wrong"], theirs["correct"], strict=True)]
+    both = [r for r in records if not isnan(r.result["wrong.gap"] - r.result["correct.gap"])]
+    mine = mean([r.result["wrong.gap"] - r.result["correct.gap"] for r in both])
+    claim = undecided("sva-attention-larger")
+    if mine:
+        found = f"{mine.value:+.3f}, t-test p = {mine.p:.2g}"
+        claim = Claim("sva-attention-larger", mine.value > 0 and significant(mine.p), found, mine.p)
+    return Line(
+        "oscillator, gap on wrong less gap on correct predictions",
+        f"{fmean(printed):+.2f}",
+        signed(mine, unit=""),
+        "not comparable" if mine else NO_RECORDS,
+        claim,
+        kind(name)[1],
+        "the gaps are judged one by one",
+    )
+
+
 def _softmax_lines(records: Sequence[Record]) -> list[Line]:
     """The caption's two kinds of softmax runs: four good ones, and one that failed."""
     theirs = published("table3")
@@ -192,9 +212,19 @@ def _softmax_lines(records: Sequence[Record]) -> list[Line]:
             "-0.08",
             spread(gaps),
             "not comparable" if gaps else NO_RECORDS,
+            _collapse(gaps),
             note=_reversed(gaps),
         ),
     ]
+
+
+def _collapse(gaps: Sequence[float]) -> Claim:
+    """Failed softmax runs favour the distractor where they are wrong."""
+    mine = mean(gaps)
+    if mine is None:
+        return undecided("sva-collapse")
+    found = f"mean {mine.value:+.3f}, t-test p = {mine.p:.2g}"
+    return Claim("sva-collapse", mine.value < 0 and significant(mine.p), found, mine.p)
 
 
 def _reversed(gaps: Sequence[float]) -> str:
@@ -223,96 +253,11 @@ def _accuracy_lines(found: Records) -> list[Line]:
     return lines
 
 
-def figure_4(evidence: Evidence) -> Figure:
-    """Figure 4: the verb's attention on all test sentences with a distractor."""
-    import matplotlib.pyplot as plt
-
-    from lohe.viz import rates, violins
-
-    found = {name: records for name, records in measured(evidence).items() if records}
-    columns = max(len(found), 1)
-    figure, axes = plt.subplots(
-        1, columns, figsize=(3.4 * columns, 3.9), sharey=True, layout="constrained", squeeze=False
-    )
-    for ax, (name, records) in zip(axes[0], found.items(), strict=False):
-        at = [fmean(means(records, f"test.{target}")) for target in TARGETS]
-        for x, (target, middle) in enumerate(zip(TARGETS, at, strict=True)):
-            violins.with_mean(ax, x, _pooled(records, f"test.{target}"), middle, rates.color(name))
-        violins.bracket(ax, 0, 1, f"{at[0] - at[1]:+.2f}")
-        ax.set_xticks([0, 1], ["to the subject", "to the distractor"])
-        ax.set_title(f"{name}\n{len(records)} seeds")
-    axes[0, 0].set(ylabel="attention of the verb")
-    if not found:
-        axes[0, 0].set_title(NO_RECORDS)
-    return figure
-
-
-def _pooled(records: Sequence[Record], name: str) -> np.ndarray:
-    """The histograms of all seeds together."""
-    lines = [line[name] for record in records for line in record.curve if name in line]
-    return np.sum(lines, axis=0)
-
-
-def lines_4(evidence: Evidence) -> list[Line]:
-    """What the caption of Figure 4 says in numbers, and what it says in words."""
-    found = measured(evidence)
-    lines = [
-        _count_line("test sentences with a distractor", "test_sentences", found),
-        _failed_line([hard_accuracy(record) for record in found[SOFTMAX]]),
-    ]
-    for name, records in found.items():
-        mechanism, reading = kind(name)
-        gaps = [r.result["test.to_subject"] - r.result["test.to_distractor"] for r in records]
-        widths = means(records, "test.to_subject_std")
-        said = {"softmax": "broad", "oscillator": "tighter"}[mechanism]
-        lines += [
-            Line(
-                f"{mechanism}, a_vs - a_vd",
-                "positive" if mechanism == "oscillator" else "",
-                spread(gaps),
-                "not reported" if gaps else NO_RECORDS,
-                reading=reading,
-                note=f"positive in {sum(x > 0 for x in gaps)} of {len(gaps)} seeds" if gaps else "",
-            ),
-            Line(
-                f"{mechanism}, a_vs: spread between seeds, and within",
-                said,
-                _widths(means(records, "test.to_subject"), widths),
-                "not reported" if len(widths) > 1 else NO_RECORDS,
-                reading=reading,
-            ),
-        ]
-    return lines
-
-
-def _failed_line(hard: Sequence[float]) -> Line:
-    """The softmax run that the caption calls unconverged."""
-    theirs = published("table3")["hard"]["softmax"]
-    low, low_paper = below(hard, UNCONVERGED), below(theirs, UNCONVERGED)
-    return Line(
-        f"softmax, seeds below {UNCONVERGED:.0f} % hard",
-        f"{low_paper}/{len(theirs)}",
-        f"{low}/{len(hard)}" if hard else "",
-        counts(low, len(hard), low_paper, len(theirs)) if hard else NO_RECORDS,
-    )
-
-
-def _widths(between: Sequence[float], within: Sequence[float]) -> str:
-    """Standard deviation of the seeds' means, and mean of their standard deviations."""
-    return f"{np.std(between, ddof=1):.2f}, {fmean(within):.2f}" if len(between) > 1 else ""
-
-
 ITEMS: dict[str, Item] = {
     "table3": Item(
         title="Table 3. Attention of the verb on correct and wrong predictions",
         measures=lambda setting: list(measures(setting)),
         table=table_3,
         lines=lines_3,
-    ),
-    "figure4": Item(
-        title="Figure 4. Attention of the verb on the test sentences",
-        measures=lambda setting: list(measures(setting)),
-        figure=figure_4,
-        lines=lines_4,
     ),
 }

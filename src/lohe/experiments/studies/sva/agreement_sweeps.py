@@ -31,7 +31,7 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     variant_runs,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line, counts, of_sample
+from lohe.experiments.verdicts import Claim, Line, counts, holm, of_sample
 from lohe.measure.significance import proportion_interval
 from lohe.models import Mechanism
 from lohe.train import AdamW, Run
@@ -104,6 +104,7 @@ def lines_of_sweep(evidence: Evidence) -> list[Line]:
                 kind(name)[1],
             )
         )
+        found.append(_only_line(name, {cell: groups[name] for cell, groups in cells.items()}))
     short, long = (cells[HOT, epochs][SOFTMAX] for epochs in EPOCHS)
     seen = min(len(short), len(long)) > 0
     found.append(
@@ -129,6 +130,32 @@ def _gone(short: Cohort, long: Cohort, own: Cohort) -> Claim:
     worse = long.failed / len(long) > own.failed / len(own) and significant(against)
     said = f"20 against 40 epochs {found}; 40 epochs against the recipe's cell {then}"
     return Claim("sva-sweep-oscillator", less and not worse, said, p)
+
+
+def _only_line(name: str, cells: dict[tuple[float, int], Cohort]) -> Line:
+    """Every other cell is as good as the recipe's own."""
+    claim, own = undecided("sva-sweep-only"), cells[OWN, 20]
+    seen = all(map(len, cells.values()))
+    others = {cell: c for cell, c in cells.items() if cell not in ((OWN, 20), (WEAK, 20))}
+    if seen:
+        p = holm([failures_p(c, own)[0] for c in (cells[WEAK, 20], *others.values())])
+        worse = [
+            c.failed / len(c) > own.failed / len(own) and significant(x)
+            for c, x in zip((cells[WEAK, 20], *others.values()), p, strict=True)
+        ]
+        said = ", ".join(f"{lr:g} x {n}: {c.rate}" for (lr, n), c in others.items())
+        found = f"weak cell {cells[WEAK, 20].rate} (p = {p[0]:.2g}), recipe's {own.rate}, {said}"
+        claim = Claim("sva-sweep-only", worse[0] and not any(worse[1:]), found)
+    return Line(
+        f"oscillator, failed seeds at {WEAK:g} x 20 epochs, and most in another cell",
+        "the only weak cell",
+        f"{cells[WEAK, 20].rate}, {max(others.values(), key=lambda c: c.failed).rate}"
+        if seen
+        else "",
+        "not reported" if seen else NO_RECORDS,
+        claim,
+        kind(name)[1],
+    )
 
 
 def _persists(short: Cohort, long: Cohort) -> Claim:
