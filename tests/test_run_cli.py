@@ -53,6 +53,13 @@ def trained(tmp_path_factory):
     return store, lohe("run", "table2", "--scale", "smoke", "--seeds", "0-1", "--store", store)
 
 
+def test_when_the_minutes_are_up_nothing_is_begun(tmp_path):
+    result = lohe("run", "table2", "--scale", "smoke", "--store", tmp_path, "--minutes", 0)
+    assert result.exit_code == 0, result.output
+    assert f"{PACKS} packs may not end in 0 minutes" in " ".join(result.stderr.split())
+    assert not list(tmp_path.glob("*.json"))
+
+
 @pytest.mark.parametrize("command", ["run", "show", "compare"])
 def test_every_command_has_help_with_examples(command):
     result = lohe(command, "--help")

@@ -17,6 +17,7 @@ from lohe.experiments.contest.trials import (
     seconds_in_all,
     trial_runs,
 )
+from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, model_runs, take, untaken
@@ -120,7 +121,7 @@ def _after(stage: str, why: str, chosen: choose.Chosen, evidence: Evidence) -> N
 
 def _train(stage: str, store: Store, device: str, root: Path | None, minutes: float | None) -> None:
     """Pack after pack until nothing is missing that nobody trains, or none would end in time."""
-    started, busy, expected = time.monotonic(), 0.0, 0.0
+    deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
     with terminal.bars() as shown:
 
         @cache
@@ -128,24 +129,18 @@ def _train(stage: str, store: Store, device: str, root: Path | None, minutes: fl
             return load_aloud(task, root, shown.loading)
 
         while todo := _missing(stage, store, evidence := _evidence(store)):
-            taken, late, keep = 0, 0, _kept(stage, evidence)
+            runs = [replace(pack.run, seed=s) for pack in todo for s in pack.seeds]
+            how = {"device": device, "size": SIZE, "load": load, "allowed": deadline.allows}
+            taken, deadline.late, keep = 0, 0, _kept(stage, evidence)
             shown.expect(todo)
-            for pack in todo:
-                spent, guess = time.monotonic() - started, seconds(pack.run, len(pack.seeds))
-                pace = busy / expected if expected else 1.0  # of this device, by what it has done
-                if minutes is not None and spent + pace * guess > 60 * minutes:
-                    late += 1
-                    continue
-                runs, began = [replace(pack.run, seed=s) for s in pack.seeds], time.monotonic()
-                how = {"device": device, "size": SIZE, "load": load, "listen": shown.training}
-                # what others hold is left to them, and nothing comes back
-                for trained in complete(runs, store, with_weights=keep, **how):
-                    shown.finished(trained)
-                    taken, expected = taken + 1, expected + guess
-                    busy += time.monotonic() - began
+            # what others hold is left to them, and nothing comes back
+            for pack in complete(runs, store, listen=shown.training, with_weights=keep, **how):
+                shown.finished(pack)
+                deadline.finished(pack)
+                taken += 1
             if not taken:  # others train what is left
                 finals_follow = stage == "choose" and choose.final_runs(evidence) is None
-                if late or not finals_follow:
+                if deadline.late or not finals_follow:
                     return
                 time.sleep(POLL_S)
 

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +21,12 @@ from lohe.experiments import (
     report,
     terminal,
 )
+from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, take, untaken
-from lohe.experiments.runner import Logger, complete, missing
+from lohe.experiments.runner import Logger, Pack, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
 from lohe.experiments.store.records import Record, key
 from lohe.experiments.store.store import Store
@@ -63,6 +64,9 @@ def run_command(
     corpus: CorpusName = "auto",
     pack: Annotated[int, typer.Option(help="Seeds trained at once.", min=1)] = 10,
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
+    minutes: Annotated[
+        float | None, typer.Option(help="Begin nothing that may end after so many.")
+    ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run.")] = False,
     tensorboard: Annotated[
         Path | None, typer.Option(help="Folder for TensorBoard's curves, if it is installed.")
@@ -78,6 +82,7 @@ def run_command(
       lohe run all --scale smoke
       lohe run table2 --seeds 0-4 --device cpu
       lohe run table4 --device cuda --pack 5 --dry-run
+      lohe run table4 --device cuda --pack 5 --minutes 55
     """
     with refusals():
         items, records = chosen(name), Store(_root(store, scale))
@@ -93,9 +98,10 @@ def run_command(
         if dry_run:
             _plan(runs, models, measures, records, pack, where)
             return
+        deadline = Deadline(minutes, _guess(records, where))
         with _logger(tensorboard) as log:
-            _train(runs + models, models, records, where, pack, data, log)
-        _measure(measures, Bench(records, where, data))
+            _train(runs + models, models, records, where, pack, data, log, deadline)
+        _measure(measures, Bench(records, where, data), deadline)
         _show(items, Evidence(readable_records(records), setting))
 
 
@@ -295,11 +301,19 @@ def _plan(
         console.print(f"In all {', '.join(total)}")
 
 
+def _guess(store: Store, device: str) -> Callable[[Pack], float | None]:
+    """Seconds that a pack may take, by what such packs took before."""
+    estimates = Estimates(readable_records(store), device)
+    return lambda pack: (estimates.pack(pack) or (None,))[0]
+
+
 def _about(seconds: float | None) -> str:
     return "time unknown" if seconds is None else f"about {duration(seconds)}"
 
 
-def _measure(measures: list[Measure], bench: Bench) -> None:
+def _measure(measures: list[Measure], bench: Bench, deadline: Deadline) -> None:
+    if deadline.over:
+        return
     with terminal.bars() as shown:
         heard, bench.progress = 0, shown.loading
 
@@ -311,6 +325,8 @@ def _measure(measures: list[Measure], bench: Bench) -> None:
         try:
             for measure in take(measures, bench, listen):
                 shown.measuring("measured", measure, heard, len(measures))
+                if deadline.over:
+                    return
         except KeyboardInterrupt:
             said = "Stopped. The same command continues with this measurement."
             typer.echo(f"\n{said}", err=True)
@@ -357,6 +373,7 @@ def _train(
     size: int,
     data: Path | None,
     log: Logger,
+    deadline: Deadline,
 ) -> None:
     with terminal.bars() as shown:
         shown.expect(missing(runs, store, size, models))
@@ -370,5 +387,13 @@ def _train(
             listen=shown.training,
             with_weights=models,
             log=log,
+            allowed=deadline.allows,
         ):
             shown.finished(pack)
+            deadline.finished(pack)
+    if deadline.late:
+        typer.echo(
+            f"{deadline.late} packs may not end in {deadline.minutes:g} minutes: not begun. "
+            "The same command continues.",
+            err=True,
+        )

@@ -246,7 +246,7 @@ def test_smoke_scale_asks_for_little():
     assert len(item("figure9").measures(full)) == 2 * (9 + 8)
     assert {m.chunks for m in item("figure10").measures(full)} == {128, None}
     assert {m.run and m.run.seed for m in item("figure10").measures(full)} == {0}
-    assert len(item("claim-rank-matched").runs(full)) == 2 * 15 * 5
+    assert len(item("claim-rank-matched").runs(full)) == 15 * (5 + 3)
     assert truncation.of(smoke, "wikitext2", 3).chunks is not None
 
 

@@ -87,6 +87,6 @@ def test_equal_means_within_one_percent_by_the_interval():
 
 def test_the_runs_are_those_that_are_trained():
     listed = runs(ON_OURS)
-    assert len(listed) == len(set(listed)) == 2 * 3 * 5
+    assert len(listed) == len(set(listed)) == 3 * (5 + 3)
     assert ON_OURS.wikitext2(Oscillator(d_osc=8, anchors="free"), 4) in listed  # Table 4's
     assert ON_OURS.tinystories(Oscillator(d_osc=8, coupling="relu", anchors="free"), 0) in listed

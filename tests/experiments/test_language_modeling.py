@@ -78,11 +78,12 @@ def test_both_protocols_are_shown():
 
 def test_the_runs_are_those_that_are_trained():
     listed = runs(ON_OURS)
-    assert len(listed) == len(set(listed)) == 2 * (1 + 2 * 5) * 5
+    assert len(listed) == len(set(listed)) == (1 + 2 * 5) * (5 + 3)
     for d in (2, 4, 8, 16, 32):
         for seed in range(5):
             assert ON_OURS.wikitext2(Oscillator(d_osc=d, anchors="free"), seed) in listed
-            assert ON_OURS.tinystories(Oscillator(d_osc=d), seed) in listed
+            there = ON_OURS.tinystories(Oscillator(d_osc=d), seed) in listed
+            assert there == (seed < 3)  # a trend
     assert len(runs(Setting("smoke"))) == 22
 
 

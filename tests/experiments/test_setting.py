@@ -30,6 +30,14 @@ def test_other_corpora_change_the_data_and_how_long_stories_are_read():
     assert Setting().agreement(Softmax()) == recipes.agreement(Softmax())
 
 
+def test_a_trend_needs_fewer_seeds():
+    """Of a small TinyStories three; of the paper's own as many as the study asks for."""
+    assert len(Setting().seeds_of("tinystories", 10)) == 3
+    assert len(Setting().seeds_of("wikitext2", 10)) == 10
+    assert len(Setting("full", PAPERS).seeds_of("tinystories", 10)) == 10
+    assert len(Setting("smoke").seeds_of("tinystories", 10)) == 1
+
+
 def test_records_of_before_are_found():
     """The recipes' keys are what the records in this repository are named by."""
     if not RESULTS.is_dir():

@@ -21,6 +21,7 @@ from lohe.tasks.progress import Progress, silent
 from lohe.train import Run, Trained, brief, train
 from lohe.version import code_version
 
+LATER = "left for later"
 # what happened, of which recipe, epochs done, of how many
 Listener = Callable[[str, "Pack", int, int], None]
 # the metrics of each seed of a pack after an epoch
@@ -89,14 +90,15 @@ def complete(
     keep: Callable[[Pack, Trained], None] = lambda pack, trained: None,
     with_weights: Collection[Run] = (),
     log: Logger = lambda pack, epoch, metrics: None,
+    allowed: Callable[[Pack], bool] = lambda pack: True,
 ) -> Iterator[Pack]:
     """Train what is missing, one pack after the other; yields each as its records are written.
 
     Seeds that another process is training are left to it, also those that it took from us while we
     seemed dead. Interrupted at any moment, the next call
     continues from the last epoch. The weights of `with_weights` are kept; a run that has a record
-    but no weights is trained again for them, and its record stays. `progress` hears of the loading
-    of data, `listen` of everything else.
+    but no weights is trained again for them, and its record stays. A pack that is not `allowed` is
+    left for another time. `progress` hears of the loading of data, `listen` of everything else.
     """
     load = load or (lambda task: load_aloud(task, root, progress))
     loaded: dict[Task, Data] = {}
@@ -114,6 +116,9 @@ def complete(
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
                 now = Pack(pack.run, todo)
+                if not allowed(now):
+                    listen(LATER, now, 0, pack.run.epochs)
+                    continue
                 if pack.run.task not in loaded:
                     listen("loading", now, 0, pack.run.epochs)
                     loaded[pack.run.task] = load(pack.run.task)

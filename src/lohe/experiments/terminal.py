@@ -21,7 +21,7 @@ from rich.table import Table as RichTable
 
 from lohe.experiments.measures import Measure, measure_name
 from lohe.experiments.report import Headline, by_statement
-from lohe.experiments.runner import Pack
+from lohe.experiments.runner import LATER, Pack
 from lohe.experiments.tables import Table
 from lohe.train import Run
 
@@ -58,9 +58,10 @@ class Bars:
         rare = what != "training" or done in (0, of)
         if what == "loading":  # of which `loading` says more
             return
-        if ": " in what:  # a remark: left to others, starts over
-            self._line(f"{pack.name}: {what}")
-            if what.startswith("left to others"):
+        if ": " in what or what == LATER:  # a remark: left to others or for later, starts over
+            if what != LATER:  # which the command tells in the end
+                self._line(f"{pack.name}: {what}")
+            if what.startswith("left"):
                 self.expected -= self.left.intersection(_runs(pack))
                 self._gone(pack)
         elif self.progress.disable:

@@ -1,9 +1,13 @@
 """What was found, in sentences: the primary test, the goal, and ends of what was searched."""
 
+from typing import Any
+
 from lohe.experiments.contest import choose, confirm, tables
 from lohe.experiments.contest.confirm import Comparison, percent
 from lohe.experiments.contest.trials import (
+    FAMILIES,
     MATCHED,
+    OURS,
     SHARED,
     STAGES,
     Chosen,
@@ -74,7 +78,10 @@ def goal(evidence: Evidence, chosen: Chosen) -> str:
 
 
 def edges(evidence: Evidence) -> str:
-    """Which winners are at an end of the learning rates that were searched."""
+    """Which winners are at an end of the learning rates, or ours at the largest p, of the search.
+
+    The largest d_osc is no such end: with 48 inputs a larger one is the same class of functions.
+    """
     chosen = choose.chosen(evidence)
     if chosen is None:
         return ""
@@ -88,6 +95,9 @@ def edges(evidence: Evidence) -> str:
                 f"Edge optimum: {'; '.join(there)} won at the {end} learning rate that was "
                 f"searched, {rate:g}. One beyond may be better."
             )
+    mechanism: Any = chosen.ours.mechanism
+    if mechanism.sharpness == (most := max(FAMILIES[OURS].choices["sharpness"])):
+        said.append(f"Edge optimum: ours won at the largest p that was searched, {most}.")
     return " ".join(said)
 
 

@@ -57,7 +57,7 @@ def runs(setting: Setting) -> list[Run]:
         run(setting, corpus, mechanism, seed)
         for corpus in CORPORA
         for mechanism in COUPLINGS.values()
-        for seed in setting.seeds(SEEDS)
+        for seed in setting.seeds_of(corpus, SEEDS)
     ]
 
 

@@ -44,7 +44,7 @@ def runs(setting: Setting) -> list[Run]:
         run(setting, corpus, mechanism, seed)
         for corpus in CORPORA
         for mechanism in mechanisms
-        for seed in setting.seeds(SEEDS)
+        for seed in setting.seeds_of(corpus, SEEDS)
     ]
 
 

@@ -53,7 +53,7 @@ def runs(setting: Setting) -> list[Run]:
         run(setting, corpus, oscillator(reading, UNSEEN), seed)
         for corpus in CORPORA
         for reading in READINGS
-        for seed in setting.seeds(UNSEEN_SEEDS)
+        for seed in setting.seeds_of(corpus, UNSEEN_SEEDS)
     ]
 
 

@@ -67,7 +67,7 @@ def runs(setting: Setting) -> list[Run]:
         for reading in READINGS
         for d in DIMENSIONS
         for p in POWERS
-        for seed in setting.seeds(SEEDS)
+        for seed in setting.seeds_of(corpus, SEEDS)
     ]
     return keywords + language
 

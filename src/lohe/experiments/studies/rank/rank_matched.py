@@ -40,7 +40,7 @@ def runs(setting: Setting) -> list[Run]:
         cohort.run(setting, corpus, mechanism, seed)
         for corpus in CORPORA
         for mechanism in trained
-        for seed in setting.seeds(cohort.SEEDS)
+        for seed in setting.seeds_of(corpus, cohort.SEEDS)
     ]
 
 
