@@ -14,7 +14,13 @@ def call(make, **changes):
 
 BAD = {
     "three axes": ({"f": torch.randn(3, 6, 8)}, r"`f` must be \(batch, heads, tokens, features\)"),
-    "integers": ({"v": torch.ones(2, 3, 6, 5, dtype=torch.long)}, "`v` must be a floating-point"),
+    "integers": ({"v": torch.ones(2, 3, 6, 5, dtype=torch.long)}, "float16, got torch.int64"),
+    "eight bits": ({"f": torch.zeros(2, 3, 6, 8).to(torch.float8_e4m3fn)}, "bfloat16 or float16"),
+    "no features": (
+        {"f": torch.zeros(2, 3, 6, 0), "g": torch.zeros(2, 3, 6, 0)},
+        "at least one feature",
+    ),
+    "an endless scale": ({"scale": float("inf")}, "a finite number, got inf"),
     "features differ": ({"g": torch.randn(2, 3, 6, 4)}, "`g` must match `f`"),
     "a value too few": ({"v": torch.randn(2, 3, 5, 5)}, "one value for each key"),
     "an anchor too many": (

@@ -172,6 +172,29 @@ def test_a_row_of_vanished_weights_is_uniform(make, backend, sharpness):
     torch.testing.assert_close(out, mean, rtol=0, atol=1e-15)
 
 
+@EVERY_BACKEND
+def test_a_key_that_is_not_read_may_be_much_nearer(backend):
+    """One key drives, another is read, nearly opposite to it: of the first, (1 + z·r)^p relative to
+    the second is infinite in float32, and masked."""
+    f = torch.zeros(1, 1, 2, 4)
+    v = torch.tensor([[[[1.0], [2.0]]]], requires_grad=True)
+    anchors = torch.tensor([[[1.0, 0.0], [-1.0, 1e-3]]], requires_grad=True)
+    masks = {"key_mask": [[True, False]], "readout_mask": [[[[False, True]]]]}
+    masks = {name: torch.tensor(m) for name, m in masks.items()}
+    out = ops.oscillator_attention(f, f, v, anchors, sharpness=8, backend=backend, **masks)
+    assert out.flatten().tolist() == [2, 2]
+    dv, da = torch.autograd.grad(out.sum(), [v, anchors])
+    assert dv.flatten().tolist() == [0, 2]
+    assert da.isfinite().all()
+
+
+@EVERY_BACKEND
+def test_no_heads_at_all(backend):
+    none = torch.zeros(2, 0, 3, 4)
+    out = ops.oscillator_attention(none, none, none, torch.zeros(0, 3, 2), backend=backend)
+    assert out.shape == (2, 0, 3, 4)
+
+
 def test_readout_mask_overrides_the_masks_of_the_readout_only(make):
     x = make(6)
     key_mask = torch.ones(2, 6, dtype=torch.bool)

@@ -13,6 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 import lohe
 from accuracy import ROUNDING
+from lohe.ops import chunked
 
 BACKENDS = pytest.mark.parametrize("backend", ["reference", "chunked", "auto"])
 CALLS = pytest.mark.parametrize(
@@ -145,3 +146,22 @@ def test_results_are_the_same_when_run_again(make):
     for backend in ("reference", "chunked"):
         first, second = (lohe.oscillator_attention(**x, backend=backend) for _ in range(2))
         assert torch.equal(first, second)
+
+
+@pytest.mark.parametrize("turn", [lambda x: x, lambda x: x.mT.contiguous().mT], ids=["", "turned"])
+def test_what_compilers_are_told_of_chunks_is_so(rng, turn):
+    """Shapes and strides of the registered ops, however their inputs lie."""
+    f, g, v = (turn(torch.randn(2, 3, 5, 4, generator=rng)) for _ in range(3))
+    r, z = turn(torch.randn(3, 5, 2, generator=rng)), turn(torch.randn(2, 3, 5, 2, generator=rng))
+    gain, p = torch.ones(3), torch.full((3,), 2.0)
+    how = ([], "relu", 0.5, True, False)
+    h, top = chunked.drive_forward(f, g, r, *how)
+    o, *rows = chunked.readout_forward(z, r, v, gain, p, [], 2.0, True)
+    for op, given in (
+        (chunked.drive_forward, (f, g, r, *how)),
+        (chunked.drive_backward, (h, f, g, r, h, top, *how)),
+        (chunked.readout_forward, (z, r, v, gain, p, [], 2.0, True)),
+        (chunked.readout_backward, (o, z, r, v, gain, p, o, *rows, [], 2.0, True)),
+    ):
+        tests = ("test_schema", "test_faketensor")
+        torch.library.opcheck(op, given, test_utils=tests)

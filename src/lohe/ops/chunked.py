@@ -112,8 +112,8 @@ class _Tiles:
 
     def _groups(self, most: int) -> list[_Group]:
         batch, heads = self.like.shape[:2]
-        h = min(most, heads)
-        b = max(1, most // heads) if h == heads else 1
+        h = max(1, min(most, heads))
+        b = max(1, most // h) if h >= heads else 1
         return [
             _Group(slice(*sequences), slice(*some))
             for sequences in _spans(0, batch, b)
@@ -222,7 +222,7 @@ def drive_forward(
             if shifted:
                 top_i.copy_(_peak(tiles, group, i, f_i, g_n))
             for j, ok in tiles.along(group, i):
-                s = _shift(tiles.product("s", f_i, g_n[:, j].mT), top_i, shifted)
+                s = _shift(tiles.product("s", f_i, g_n[:, j].mT), top_i, shifted, ok)
                 h_i.baddbmm_(r_n[:, :, j], _zeroed(sigma(s, s), ok).mT)
             h_n[:, :, i] = h_i
     return h_t.mT.contiguous(), top
@@ -238,9 +238,12 @@ def _peak(tiles: _Tiles, group: _Group, i: slice, f_i: Tensor, g: Tensor) -> Ten
     return torch.where(peak.isfinite(), peak, 0)
 
 
-def _shift(scores: Tensor, top: Tensor, shifted: bool) -> Tensor:
-    """Scores below the largest of the row; a masked one may lie above it, hence the clamp."""
-    return scores.sub_(top).clamp_(max=0) if shifted else scores
+def _shift(scores: Tensor, top: Tensor, shifted: bool, ok: Tensor | None) -> Tensor:
+    """Scores below the largest of the row; a masked one may lie above it, hence the clamp.
+
+    Where nothing is shifted a masked score is 0: its exponential may be infinite.
+    """
+    return scores.sub_(top).clamp_(max=0) if shifted else _zeroed(scores, ok)
 
 
 @drive_forward.register_fake
@@ -276,7 +279,7 @@ def drive_backward(
             f_i = scale * f_i
             for j, ok in tiles.along(group, i):
                 g_j, r_j = g_n[:, j], r_n[:, :, j]
-                s = _shift(tiles.product("s", f_i, g_j.mT), top_i, shifted)
+                s = _shift(tiles.product("s", f_i, g_j.mT), top_i, shifted, ok)
                 w = _zeroed(sigma(s, tiles.room("w", s.shape)), ok)
                 dr_n[:, :, j] += dh_i.mT @ w
                 dw = tiles.product("w", dh_i, r_j)
@@ -289,7 +292,7 @@ def drive_backward(
 
 @drive_backward.register_fake
 def _(dh, f, g, r, _h, top, parts, coupling, scale, causal, shifted):  # pyright: ignore
-    return torch.empty_like(f), torch.empty_like(g), torch.empty_like(r)
+    return torch.empty_like(f), torch.empty_like(g), r.new_empty(r.shape)
 
 
 apply_drive = register("chunked_drive", Pair(drive_forward, drive_backward, inputs=3, outputs=2))
@@ -333,7 +336,8 @@ def readout_forward(
             inverse, dead = _row_scale(top_n[:, i])
             for j, ok in tiles.along(group, i):
                 x = _unclamped(tiles, z_n[:, i], r_n[:, :, j]).clamp_(min=0)
-                a = _zeroed(_power(x.mul_(inverse).add_(dead), sharpness, p_n), ok)
+                c = _at_most_one(x.mul_(inverse).add_(dead), ok)
+                a = _zeroed(_power(c, sharpness, p_n), ok)
                 total_n[:, i] += a.sum(dim=-1, keepdim=True)
                 out_n[:, i].baddbmm_(a, v_n[:, j])
             out_n[:, i] /= torch.where(total_n[:, i] > 0, total_n[:, i], 1)
@@ -349,6 +353,11 @@ def _row_scale(top: Tensor) -> tuple[Tensor, Tensor]:
     """(1 / largest, 0), or (0, 1) in a row that vanishes: c = x · first + second is 1 there."""
     alive = top > 0
     return torch.where(alive, 1 / top, 0), (~alive).to(top.dtype)
+
+
+def _at_most_one(c: Tensor, ok: Tensor | None) -> Tensor:
+    """c as it is where it counts; that of a masked key may be large, and its power infinite."""
+    return c if ok is None else c.clamp_(max=1)
 
 
 @readout_forward.register_fake
@@ -393,7 +402,7 @@ def readout_backward(
             inverse_i, dead_i, total_i, along_i = (t[:, i] for t in rows)
             for j, ok in tiles.along(group, i):
                 x = _unclamped(tiles, zs_n[:, i], rt_n[:, :, j]).clamp_(min=0)
-                c = (x * inverse_i).add_(dead_i)
+                c = _at_most_one((x * inverse_i).add_(dead_i), ok)
                 a = _zeroed(_power(c, sharpness, p_n) / total_i, ok)
                 dv_n[:, j].baddbmm_(a.mT, do_n[:, i])
                 # with respect to log a: a vanished row passes nothing on

@@ -26,6 +26,7 @@ SMALL = 2**16  # query-key pairs in a head up to which one plain tile is faster 
 MANY = 2**18  # pairs in all heads from which on the kernels pay for short sequences, too
 # what the kernels were written for; they are imported where they are used
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
+NO_SCALE = 2.0**-100  # up to which a scale of scores is 0
 MOST_PROGRAMS = 65_535  # along the second axis of a grid
 MOST_TOKENS = 2**23  # of 256 numbers each: kernels count those of a head with 32 bits
 WIDEST = {"d_h": 256, "d_v": 256, "d_osc": 64}
@@ -164,10 +165,13 @@ def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor
 
 
 def _scaled_up(p: Problem) -> tuple[Tensor, float]:
-    """f and scale with the same scores and scale > 0, which the kernels divide by."""
-    if p.scale > 0:
+    """f and scale with the same scores and scale > 0, which the kernels divide by.
+
+    Some 2^-100 is 0: a larger score than 2^100 has no square in float32 either.
+    """
+    if p.scale > NO_SCALE:
         return p.f, p.scale
-    return (-p.f, -p.scale) if p.scale < 0 else (0 * p.f, 1.0)
+    return (-p.f, -p.scale) if p.scale < -NO_SCALE else (0 * p.f, 1.0)
 
 
 def couplings(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor:

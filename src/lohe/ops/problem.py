@@ -14,6 +14,7 @@ from lohe.ops.masks import Allowed
 from lohe.ops.reference import widened
 from lohe.ops.unit import unit
 
+DTYPES = (torch.float64, torch.float32, torch.bfloat16, torch.float16)
 Sharpness = float | Float[Tensor, " heads"]
 Gain = float | Float[Tensor, " heads"] | None
 
@@ -106,9 +107,11 @@ def problem(
 def _check_shapes(f: Tensor, g: Tensor, v: Tensor | None, anchors: Tensor) -> None:
     named = {"f": f, "g": g, "anchors": anchors} | ({} if v is None else {"v": v})
     for name, x in named.items():
-        if not isinstance(x, Tensor) or not x.is_floating_point():
+        if not isinstance(x, Tensor) or x.dtype not in DTYPES:
             kind = x.dtype if isinstance(x, Tensor) else type(x).__name__
-            raise ValueError(f"`{name}` must be a floating-point tensor, got {kind}.")
+            raise ValueError(
+                f"`{name}` must be a tensor of float64, float32, bfloat16 or float16, got {kind}."
+            )
         if x.ndim != (3 if name == "anchors" else 4):
             layout = (
                 "(heads, keys, d_osc)" if name == "anchors" else "(batch, heads, tokens, features)"
@@ -124,6 +127,8 @@ def _check_shapes(f: Tensor, g: Tensor, v: Tensor | None, anchors: Tensor) -> No
         raise ValueError(
             f"Attention needs at least one query and one key, got {queries} and {keys}."
         )
+    if d_h == 0:
+        raise ValueError(f"`f` must have at least one feature, got shape {tuple(f.shape)}.")
     if g.shape != (batch, heads, keys, d_h):
         raise ValueError(
             f"`g` must match `f` in batch, heads and features: f is {tuple(f.shape)}, g "
@@ -205,6 +210,6 @@ def check_mask(name: str, mask: Tensor, size: tuple[int, int, int, int]) -> Tens
 
 
 def _finite(scale: float) -> float:
-    if not math.isfinite(scale):
+    if not isinstance(scale, Real) or not math.isfinite(scale):
         raise ValueError(f"scale must be a finite number, got {scale}; None is d_h^-1/2.")
     return float(scale)

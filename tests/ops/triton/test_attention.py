@@ -92,6 +92,31 @@ def test_couplings_on_spheres_of_any_dimension(rng, make, small_tiles, dtype, d_
 
 
 @EACH_DTYPE
+@pytest.mark.parametrize("d_osc", [2, 33])
+def test_every_key_at_once_on_spheres_of_any_dimension(rng, make, small_tiles, dtype, d_osc):
+    check(rng, make(35, 30, d_osc=d_osc, heads=1), dtype, coupling="relu")
+
+
+def test_a_scale_of_next_to_nothing(rng, make):
+    """As 0 does: all keys of a head are coupled equally."""
+    x = {name: t.to(DEVICE, torch.float32) for name, t in make(20, 20, d_osc=3).items()}
+    how = {"coupling": "softplus", "backend": "triton"}
+    tiny, none = (lohe.oscillator_attention(**x, **how, scale=s) for s in (1e-40, 0.0))
+    torch.testing.assert_close(tiny, none, rtol=0, atol=0)
+
+
+def test_a_masked_score_may_be_huge(rng, make):
+    x = {name: t.to(DEVICE, torch.float32) for name, t in make(20, 20, d_osc=3).items()}
+    x["g"][:, :, 3] *= 1e4
+    mask = torch.ones(x["g"].shape[0], 20, dtype=torch.bool, device=DEVICE)
+    mask[:, 3] = False
+    p = ops.problem(x["f"], x["g"], None, x["anchors"], coupling="exp", key_mask=mask)
+    for backend in ("triton", "chunked"):
+        found, wanted = ops.drive(p, backend), ops.drive(p, "reference")
+        torch.testing.assert_close(found, wanted, rtol=1e-4, atol=1e-4)
+
+
+@EACH_DTYPE
 @pytest.mark.parametrize("coupling", ["relu", "exp"])
 @pytest.mark.parametrize("causal", [False, True], ids=["all", "causal"])
 def test_masked_keys(rng, make, small_tiles, dtype, coupling, causal):

@@ -40,7 +40,10 @@ def drive(
 ) -> Float[Tensor, "batch heads i d_osc"]:
     """h_i = Σ_j w_ij r_j of Eqs. 2 and 3, in float32; f and g may be 16-bit."""
     options = (coupling, allowed.causal, shifted and coupling == "exp", scale)
-    return _apply_drive((f, g, anchors.float()), _key_masks(allowed), options)
+    masks = _key_masks(allowed)
+    if masks and coupling == "exp" and not shifted:
+        g = g * masks[0].mT  # the exponential of a masked score may be infinite
+    return _apply_drive((f, g, anchors.float()), masks, options)
 
 
 def attention(

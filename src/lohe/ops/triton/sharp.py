@@ -282,8 +282,8 @@ def readout_backward(
 @readout_backward.register_fake
 def _(do, z, r, v, gain, p, o, s, parts, sharpness, causal):  # pyright: ignore
     return (
-        torch.empty_like(z),
-        torch.empty_like(r),
+        z.new_empty(z.shape),
+        r.new_empty(r.shape),
         v.new_empty(v.shape),
         torch.empty_like(gain),
         torch.empty_like(p),
