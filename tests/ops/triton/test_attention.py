@@ -87,7 +87,7 @@ def test_output_and_gradients(rng, make, small_tiles, dtype, causal, shape, coup
 @pytest.mark.parametrize("d_osc", [3, 6, 33])
 @pytest.mark.parametrize("coupling", ["relu", "elu", "exp"])
 def test_couplings_on_spheres_of_any_dimension(rng, make, small_tiles, dtype, d_osc, coupling):
-    x = make(30, 30, d_osc=d_osc, heads=1)
+    x = make(30, 30, d_osc=d_osc, batch=1, heads=1)
     check(rng, x, dtype, coupling=coupling, causal=True, gain=0.6)
 
 
