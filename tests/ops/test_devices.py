@@ -16,6 +16,7 @@ CONSUMER = 101_376  # bytes of shared memory of RTX 30, 40 and 50, A10, L4
 A100 = 166_912
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_TRITON, reason="needs Triton")
 @pytest.mark.parametrize(("capability", "shared", "refused"), [(80, A100, 1), (86, CONSUMER, 0)])
 def test_kernels_compile_and_fit(capability, shared, refused):
