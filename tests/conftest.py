@@ -11,6 +11,11 @@ settings.register_profile("lohe", deadline=None, derandomize=True, max_examples=
 settings.load_profile("lohe")
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first, so that no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
 @pytest.fixture
 def rng() -> torch.Generator:
     return torch.Generator().manual_seed(0)
