@@ -22,6 +22,7 @@ A100 = 166_912
 def test_kernels_compile_and_fit(capability, shared, refused):
     script = Path(__file__).with_name("for_device.py")
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_DISABLE_LINE_INFO"] = "1"  # a debugger's, and slow to compile
     done = subprocess.run(
         [sys.executable, str(script), str(capability), str(shared)],
         capture_output=True, text=True, check=False, env=environment,
