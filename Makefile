@@ -8,7 +8,7 @@ test: .venv/ready  ## lint, types and tests, as CI runs them
 	$(BIN)/ruff check
 	$(BIN)/ruff format --check
 	$(BIN)/basedpyright
-	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto  # two pools of threads on two cores wait for each other
+	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal  # two pools of threads on two cores wait for each other
 
 demo: .venv/ready  ## five minutes on two cores: train, run as physics, compare; demo/report.html
 	$(BIN)/lohe demo

@@ -4,9 +4,16 @@ import pytest
 import torch
 from hypothesis import settings
 
+import typecheck  # noqa: F401  before the first module that it checks
+
 # CI machines are shared and slow: no deadlines, and the same examples every time
 settings.register_profile("lohe", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("lohe")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The slow ones first, so that no worker is left alone with one of them at the end."""
+    items.sort(key=lambda item: item.get_closest_marker("slow") is None)
 
 
 @pytest.fixture

@@ -11,6 +11,7 @@ from html.parser import HTMLParser
 from pathlib import Path
 
 import pytest
+import torch
 from rich.console import Console
 
 from lohe import demo
@@ -45,6 +46,15 @@ def job(folder: Path, name: str = OSCILLATOR) -> training.Job:
 
 
 def silent(name: str, what: str, done: int, of: int) -> None: ...
+
+
+@pytest.fixture
+def one_thread():
+    """As in the processes of a demo, so that the same numbers come out here."""
+    before = torch.get_num_threads()
+    torch.set_num_threads(1)
+    yield
+    torch.set_num_threads(before)
 
 
 # The path as a whole
@@ -122,11 +132,11 @@ def test_a_second_call_trains_nothing_and_says_the_same(out, monkeypatch, capsys
 
 
 @pytest.mark.parametrize("damage", ["lost", "cut short"])
-def test_a_model_that_is_gone_is_trained_again_to_the_same_numbers(copy, damage):
+def test_a_model_that_is_gone_is_trained_again_to_the_same_numbers(copy, one_thread, damage):
     mine, whole = job(copy), job(copy).file.read_bytes()
     mine.file.unlink() if damage == "lost" else mine.file.write_bytes(whole[:-100])
     assert not mine.finished
-    training.side_by_side([mine], silent)
+    training.finish(mine)
     assert mine.finished
     assert mine.file.read_bytes() == whole
 
@@ -156,7 +166,7 @@ def test_a_failure_in_a_process_is_told(tmp_path):
 
 
 @pytest.mark.slow
-def test_killed_without_warning_it_continues_to_the_same_models(tmp_path):
+def test_killed_without_warning_it_continues_to_the_same_models(tmp_path, one_thread):
     plan = Plan(seeds=(0, 1), epochs=20, limit=256)
     mine, undisturbed = (training.jobs(plan, tmp_path / name)[1] for name in ("killed", "whole"))
     code = (
@@ -174,9 +184,9 @@ def test_killed_without_warning_it_continues_to_the_same_models(tmp_path):
     wait_until(lambda: not any(alive(pid) for pid in children))
     assert not mine.finished
     epochs = []
-    training.side_by_side([mine], lambda name, what, done, of: epochs.append(done))
+    training.finish(mine, lambda name, what, done, of: epochs.append(done))
     assert min(done for done in epochs if done) > 3  # it did not begin again
-    training.side_by_side([undisturbed], silent)
+    training.finish(undisturbed)
     assert mine.file.read_bytes() == undisturbed.file.read_bytes()
 
 

@@ -3,6 +3,7 @@
 import ast
 import re
 from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -84,6 +85,7 @@ def sources() -> Iterator[tuple[str, str]]:
         yield path.relative_to(ROOT).as_posix(), path.read_text(encoding="utf-8")
 
 
+@cache
 def claimed() -> dict[str, list[str]]:
     """Item -> the files that claim it, one entry per claim."""
     homes: dict[str, list[str]] = {}

@@ -7,8 +7,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
 import lohe
+from lohe import cli
 from lohe.experiments import PAPER
 
 SRC = Path(lohe.__file__).parents[1]
@@ -16,38 +18,47 @@ PAGE_BYTES = 5_000_000  # what a phone loads gladly
 pytestmark = pytest.mark.slow
 
 
-def command(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
-    """lohe in an empty folder: no results/, and a data root where nothing is."""
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory) -> Path:
+    """After `lohe run all --scale smoke` in a process of its own, which makes its own results/."""
+    folder = tmp_path_factory.mktemp("fresh")
     here = {"PYTHONPATH": str(SRC), "LOHE_DATA": str(folder / "no-data"), "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(
-        [sys.executable, "-W", "error", "-m", "lohe", *arguments],
+    command = "-m", "lohe", "run", "all", "--scale", "smoke", "--device", "cpu"
+    ran = subprocess.run(
+        [sys.executable, "-W", "error", *command],
         cwd=folder,
         env=os.environ | here,
         capture_output=True,
         text=True,
     )
-    assert done.returncode == 0, done.stderr
-    return done
-
-
-@pytest.fixture(scope="module")
-def folder(tmp_path_factory) -> Path:
-    """After `lohe run all --scale smoke`, which makes its own results/."""
-    folder = tmp_path_factory.mktemp("fresh")
-    ran = command(folder, "run", "all", "--scale", "smoke", "--device", "cpu")
+    assert ran.returncode == 0, ran.stderr
     assert "Traceback" not in ran.stderr
     return folder
 
 
-def test_nothing_is_left_to_do(folder):
-    said = command(folder, "run", "all", "--scale", "smoke", "--device", "cpu", "--dry-run").stdout
-    assert re.match(r"([1-9]\d*) runs, \1 cached, 0 to train\n", said)
-    assert "to take" not in said
+@pytest.fixture
+def said(monkeypatch):
+    """said(folder, ...) -> what lohe prints there, with a data root where nothing is."""
+
+    def run(folder: Path, *arguments: str) -> str:
+        monkeypatch.chdir(folder)
+        monkeypatch.setenv("LOHE_DATA", str(folder / "no-data"))
+        done = CliRunner().invoke(cli.app, arguments, prog_name="lohe")
+        assert done.exit_code == 0, done.output
+        return done.stdout
+
+    return run
+
+
+def test_nothing_is_left_to_do(folder, said):
+    plan = said(folder, "run", "all", "--scale", "smoke", "--device", "cpu", "--dry-run")
+    assert re.match(r"([1-9]\d*) runs, \1 cached, 0 to train\n", plan)
+    assert "to take" not in plan
     assert not (folder / "no-data").exists()
 
 
-def test_every_item_is_rendered(folder):
-    command(folder, "compare", "--scale", "smoke", "--html", "page")
+def test_every_item_is_rendered(folder, said):
+    said(folder, "compare", "--scale", "smoke", "--html", "page")
     page = (folder / "page" / "index.html").read_text(encoding="utf-8")
     assert len(page) < PAGE_BYTES
     for name, item in PAPER.items():
@@ -60,12 +71,12 @@ def test_every_item_is_rendered(folder):
     assert "holds</span>" not in page
 
 
-def test_the_records_of_smoke_runs_are_no_evidence_at_full_scale(folder, tmp_path):
+def test_the_records_of_smoke_runs_are_no_evidence_at_full_scale(folder, said, tmp_path):
     """Nor is anything needed to compare: results/ may have been deleted."""
-    said = [command(place, "compare", "--brief").stdout for place in (folder, tmp_path)]
-    headlines = [re.findall(r"The paper's headlines.*?Training and", s, re.DOTALL) for s in said]
+    pages = [said(place, "compare", "--brief") for place in (folder, tmp_path)]
+    headlines = [re.findall(r"The paper's headlines.*?Training and", s, re.DOTALL) for s in pages]
     assert headlines[0] == headlines[1] != []
-    assert re.search(r"^all, each once +0 ", said[0], re.MULTILINE)
+    assert re.search(r"^all, each once +0 ", pages[0], re.MULTILINE)
     assert list(tmp_path.iterdir()) == []
 
 

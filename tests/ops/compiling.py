@@ -7,12 +7,12 @@ import pytest
 import torch
 
 import lohe
-from lohe.ops import dispatch
+from kernels import INTERPRETED
 from lohe.ops.available import HAS_TRITON
 
 pytestmark = pytest.mark.filterwarnings("default")  # torch's compiler raises its own deprecations
 EVERY = ["reference", "chunked", "auto"]
-EVERY += ["triton"] if dispatch.INTERPRETED and HAS_TRITON else []
+EVERY += ["triton"] if INTERPRETED and HAS_TRITON else []
 BACKENDS = pytest.mark.parametrize("backend", EVERY)
 CALLS = pytest.mark.parametrize(
     "call",
@@ -33,7 +33,7 @@ def fresh_compiler():
 @BACKENDS
 @CALLS
 def test_compile_without_graph_breaks(make, backend, call):
-    x = {n: t.float().requires_grad_() for n, t in make(40).items()}
+    x = {n: t.float().requires_grad_() for n, t in make(40, batch=1, heads=2).items()}
     attention = partial(lohe.oscillator_attention, backend=backend, **call)
     compiled = torch.compile(attention, fullgraph=True, backend="aot_eager")
     for found, wanted in zip(
@@ -49,7 +49,7 @@ def test_a_few_queries_against_many_keys_compile(make, monkeypatch, coupling):
     from lohe.ops.triton import decode
 
     monkeypatch.setattr(decode, "LONG", 30)
-    x = {n: t.float().requires_grad_() for n, t in make(3, 40).items()}
+    x = {n: t.float().requires_grad_() for n, t in make(3, 40, batch=1, heads=2).items()}
     attention = partial(
         lohe.oscillator_attention, backend="triton", coupling=coupling, sharpness=2, causal=True
     )

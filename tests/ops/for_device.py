@@ -2,7 +2,7 @@
 
 Everything is done but the launch itself, so that what the interpreter cannot run (16-bit types,
 assembly) is compiled, and tiles that the device has no room for are found out. The widest of
-float32 go without machine code, which takes longest: their shared memory is known before.
+float32 are compiled until their shared memory is known, and no further: the rest takes longest.
 """
 
 import os
@@ -10,8 +10,9 @@ import sys
 import tempfile
 
 import torch
+from triton._C.libtriton import ir, nvidia, passes
 from triton.backends.compiler import GPUTarget
-from triton.backends.nvidia.compiler import CUDABackend
+from triton.backends.nvidia.compiler import CUDABackend, get_ptx_version_from_options
 from triton.runtime import driver
 
 from lohe import ops, sphere
@@ -69,8 +70,19 @@ def compile_both(dtype, width, d_osc, call):
     torch.autograd.grad(out, [f, g, v, anchors], torch.ones_like(out))
 
 
-def no_text(_self, _source, metadata, *_):
-    metadata["name"] = "nothing"
+def memory_only(self, module, metadata, options, capability):
+    """The first passes of Triton's own make_llir, up to the one that allocates shared memory."""
+    version = get_ptx_version_from_options(options, self.target.arch)
+    first = ir.pass_manager(module.context)
+    passes.ttgpuir.add_combine_tensor_select_and_if(first)
+    passes.ttgpuir.add_allocate_warp_groups(first, False)
+    passes.convert.add_scf_to_cf(first)
+    passes.gluon.add_inliner(first)
+    nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(first, capability, version)
+    first.run(module, "memory_only")
+    metadata |= {"shared": module.get_int_attr("ttg.shared"), "tmem_size": 0, "name": "nothing"}
+    for kind in ("global", "profile"):
+        metadata |= {f"{kind}_scratch_size": 0, f"{kind}_scratch_align": 1}
     return ""
 
 
@@ -80,7 +92,8 @@ dispatch.shared_memory = lambda _: SHARED
 for call in CALLS:
     compile_both(*call)
 if CAPABILITY == 80:
-    CUDABackend.make_ptx, CUDABackend.make_cubin = no_text, lambda *_: b""
+    CUDABackend.make_llir = memory_only
+    CUDABackend.make_ptx, CUDABackend.make_cubin = lambda *_: "", lambda *_: b""
     with tempfile.TemporaryDirectory() as folder:  # nobody else is to find kernels without code
         os.environ["TRITON_CACHE_DIR"] = folder
         for call in WIDEST:

@@ -16,11 +16,13 @@ CONSUMER = 101_376  # bytes of shared memory of RTX 30, 40 and 50, A10, L4
 A100 = 166_912
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not HAS_TRITON, reason="needs Triton")
 @pytest.mark.parametrize(("capability", "shared", "refused"), [(80, A100, 1), (86, CONSUMER, 0)])
 def test_kernels_compile_and_fit(capability, shared, refused):
     script = Path(__file__).with_name("for_device.py")
     environment = {name: x for name, x in os.environ.items() if name != "TRITON_INTERPRET"}
+    environment["TRITON_DISABLE_LINE_INFO"] = "1"  # a debugger's, and slow to compile
     done = subprocess.run(
         [sys.executable, str(script), str(capability), str(shared)],
         capture_output=True, text=True, check=False, env=environment,

@@ -1,4 +1,4 @@
-"""The fused cross-entropy on a CPU, in Triton's interpreter; run by test_cross_entropy.py."""
+"""The fused cross-entropy on a CPU, interpreted; run by `ops/triton/test_interpreter.py`."""
 
 from functools import partial
 

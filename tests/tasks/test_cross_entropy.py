@@ -1,26 +1,11 @@
 """Cross-entropy is PyTorch's; the fused one is tested by `interpreted.py` and on a GPU."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import pytest
 import torch
 from torch.nn import functional as F
 
 from lohe.tasks import cross_entropy as module
 from lohe.tasks import language
-
-
-def test_the_kernels_in_the_interpreter():
-    # Triton decides when it is imported whether it interprets: a process of its own
-    pytest.importorskip("triton")
-    tests = Path(__file__).with_name("interpreted.py")
-    call = [sys.executable, "-m", "pytest", "-q", str(tests)]
-    environment = os.environ | {"TRITON_INTERPRET": "1"}
-    done = subprocess.run(call, capture_output=True, text=True, check=False, env=environment)
-    assert done.returncode == 0, done.stdout[-5000:]
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

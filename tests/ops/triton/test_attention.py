@@ -87,7 +87,7 @@ def test_output_and_gradients(rng, make, small_tiles, dtype, causal, shape, coup
 @pytest.mark.parametrize("d_osc", [3, 6, 33])
 @pytest.mark.parametrize("coupling", ["relu", "elu", "exp"])
 def test_couplings_on_spheres_of_any_dimension(rng, make, small_tiles, dtype, d_osc, coupling):
-    x = make(30, 30, d_osc=d_osc, heads=1)
+    x = make(30, 30, d_osc=d_osc, batch=1, heads=1)
     check(rng, x, dtype, coupling=coupling, causal=True, gain=0.6)
 
 
@@ -283,8 +283,8 @@ def test_decoding_equals_the_whole_sequence(dtype):
 @pytest.mark.parametrize("coupling", ["relu", "softplus", "elu", "exp"])
 def test_scores_of_any_sign(rng, scale, sharpness, coupling):
     """A scale that is negative or zero is one that the kernels cannot divide by."""
-    f, g, v = (torch.randn(1, 2, 20, 16, generator=rng).to(DEVICE) for _ in range(3))
-    anchors = sphere.uniform(2, 20, 3, generator=rng).to(DEVICE)
+    f, g, v = (torch.randn(1, 1, 20, 16, generator=rng).to(DEVICE) for _ in range(3))
+    anchors = sphere.uniform(1, 20, 3, generator=rng).to(DEVICE)
     x = [t.requires_grad_() for t in (f, g, v, anchors)]
     call = {"coupling": coupling, "sharpness": sharpness, "scale": scale, "causal": True}
     found, wanted = (
