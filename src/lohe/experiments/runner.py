@@ -4,6 +4,7 @@ import platform
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -105,12 +106,14 @@ def complete(
     while waiting:
         pack = waiting.popleft()
         recipe = pack.run.recipe()
+        if not _todo(pack, store, with_weights):
+            _tidy(pack, store)
+            listen("cached", pack, pack.run.epochs, pack.run.epochs)
+            continue
         try:
             with store.claim(recipe, pack.seeds) as claim:
                 todo = _todo(pack, store, with_weights)
-                if not todo:
-                    store.checkpoint(recipe, pack.seeds).clear()  # killed just before it could
-                    store.drop_checkpoints(recipe, held=pack.seeds)
+                if not todo:  # another process has just finished it
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
                 now = Pack(pack.run, todo)
@@ -137,6 +140,14 @@ def complete(
                 waiting.appendleft(Pack(pack.run, busy.free))
         except Lost as lost:
             listen(f"left to others: {lost}", pack, 0, pack.run.epochs)
+
+
+def _tidy(pack: Pack, store: Store) -> None:
+    """Delete checkpoints whose run was killed just before it could; what must stay, stays."""
+    recipe = pack.run.recipe()
+    with suppress(Busy, OSError), store.claim(recipe, pack.seeds):
+        store.checkpoint(recipe, pack.seeds).clear()
+        store.drop_checkpoints(recipe, held=pack.seeds)
 
 
 def _begun_otherwise(pack: Pack, store: Store) -> str:

@@ -1,6 +1,8 @@
 """Records on disk, one file per recipe, shared by any number of processes."""
 
+import errno
 import hashlib
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -31,11 +33,13 @@ class Store:
 
     def __init__(self, root: str | Path):
         self.root = Path(root)
+        # a file is asked for once for each pack: read again only where it is another one
+        self._parsed: dict[Path, tuple[tuple[int, int, int], RecordFile]] = {}
 
     def load(self, recipe: dict[str, Any]) -> dict[int, Record]:
         """Records of `recipe` by seed. Raises Damaged rather than let work be done again."""
         path = self._find(recipe)
-        return recordfile.read(path).records if path else {}
+        return dict(self._read(path).records) if path else {}
 
     def missing(self, recipe: dict[str, Any], seeds: Iterable[int]) -> list[int]:
         """Those of `seeds` that have no record yet, in the order given."""
@@ -66,7 +70,7 @@ class Store:
         """Every record, by file and seed; warns about files that are damaged, and skips them."""
         for path in self._files():
             try:
-                content = recordfile.read(path)
+                content = self._read(path)
             except Damaged as damage:
                 warnings.warn(str(damage), stacklevel=2)
                 continue
@@ -77,7 +81,7 @@ class Store:
         found = []
         for path in self._files():
             try:
-                recordfile.read(path)
+                self._read(path)
             except Damaged as damage:
                 found.append(damage)
         return found
@@ -141,6 +145,16 @@ class Store:
             raise Damaged(found[0], what, "Merge them into one and move the rest away.")
         return found[0] if found else None
 
+    def _read(self, path: Path) -> RecordFile:
+        try:
+            stat = path.stat()
+        except OSError:
+            return recordfile.read(path)  # says what is wrong with it
+        now = stat.st_ino, stat.st_mtime_ns, stat.st_size
+        if path not in self._parsed or self._parsed[path][0] != now:
+            self._parsed[path] = now, recordfile.read(path)
+        return self._parsed[path][1]
+
     def _files(self) -> list[Path]:
         return sorted(path for path in self.root.glob("*.json") if not path.name.startswith("."))
 
@@ -151,11 +165,23 @@ class Store:
         """Folder for locks, claims and checkpoints, made when first needed; git does not see it."""
         self._refuse_published()
         folder = self.root / ".lohe" / part
-        folder.mkdir(parents=True, exist_ok=True)
         ignore = self.root / ".lohe" / ".gitignore"
-        if not ignore.exists():
-            files.write(ignore, b"*\n")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not ignore.exists():
+                files.write(ignore, b"*\n")
+        except OSError as reason:
+            raise self._not_writable(reason.errno, reason.strerror) from reason
+        if not os.access(folder, os.W_OK):
+            raise self._not_writable(errno.EACCES, f"{folder} is read-only")
         return folder
+
+    def _not_writable(self, number: int | None, why: str | None) -> OSError:
+        return OSError(
+            number,
+            f"{self.root} cannot be written ({why}), and something is missing there. Make it "
+            "writable, or copy it and give the copy as --store. What is recorded can be read.",
+        )
 
     def _refuse_published(self) -> None:
         for folder in (self.root.resolve(), *self.root.resolve().parents):
