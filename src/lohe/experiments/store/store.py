@@ -68,23 +68,26 @@ class Store:
 
     def all(self) -> Iterator[Record]:
         """Every record, by file and seed; warns about files that are damaged, and skips them."""
+        for problem in self.problems():
+            warnings.warn(str(problem), stacklevel=2)
         for path in self._files():
             try:
                 content = self._read(path)
-            except Damaged as damage:
-                warnings.warn(str(damage), stacklevel=2)
+            except Damaged:
                 continue
             yield from (content.records[seed] for seed in sorted(content.records))
 
     def problems(self) -> list[Damaged]:
-        """What `all` would skip: files cut short, foreign, or from a newer lohe."""
-        found = []
+        """Files cut short, foreign, or from a newer lohe, which `all` skips; two of one recipe."""
+        found: list[Damaged] = []
+        whole: dict[str, list[Path]] = {}
         for path in self._files():
             try:
-                self._read(path)
+                recipe = self._read(path).recipe
+                whole.setdefault(key(recipe), []).append(path)
             except Damaged as damage:
                 found.append(damage)
-        return found
+        return found + [_twice(paths) for paths in whole.values() if len(paths) > 1]
 
     def claim(
         self,
@@ -140,9 +143,7 @@ class Store:
     def _find(self, recipe: dict[str, Any]) -> Path | None:
         found = sorted(self.root.glob(f"*-{key(recipe)}.json"))
         if len(found) > 1:
-            others = ", ".join(path.name for path in found[1:])
-            what = f"holds the same recipe as {others}"
-            raise Damaged(found[0], what, "Merge them into one and move the rest away.")
+            raise _twice(found)
         return found[0] if found else None
 
     def _read(self, path: Path) -> RecordFile:
@@ -191,6 +192,12 @@ class Store:
                     "holds numbers that others published, and our own runs stay apart from them. "
                     "Give the store another root, such as results/."
                 )
+
+
+def _twice(paths: list[Path]) -> Damaged:
+    others = ", ".join(path.name for path in paths[1:])
+    what = f"holds the same recipe as {others}"
+    return Damaged(paths[0], what, "Merge them into one and move the rest away.")
 
 
 def _by_recipe(records: Iterable[Record]) -> dict[str, list[Record]]:
