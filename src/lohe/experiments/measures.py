@@ -128,7 +128,7 @@ def _record(measure: Measure, recipe: dict[str, Any], seed: int, bench: Bench) -
         seed=seed,
         code_version=code_version(),
         data_checksum=checksum,
-        environment=environment(bench.device.type),
+        environment=environment(str(bench.device)),
         result=found.result,
         wall_seconds=time.perf_counter() - started,
         curve=found.curve,

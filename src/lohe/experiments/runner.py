@@ -99,6 +99,7 @@ def complete(
     but no weights is trained again for them, and its record stays. `progress` hears of the loading
     of data, `listen` of everything else.
     """
+    code_version()  # now: records name the code that they began with
     load = load or (lambda task: load_aloud(task, root, progress))
     loaded: dict[Task, Data] = {}
     with_weights = frozenset(with_weights)
@@ -206,7 +207,7 @@ def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Recor
 
 def environment(device: str) -> dict[str, Any]:
     """Where it ran."""
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return {
         "device": f"{device} ({name})",
         "torch": torch.__version__,

@@ -54,7 +54,7 @@ class TinyStories(language.NextWord):
     def __post_init__(self) -> None:
         one_of("TinyStories", "empty", self.empty, ("refuse", "skip"))
         at_least("TinyStories", "tokens", self.tokens, SHORTEST)
-        at_least("TinyStories", "vocab", self.vocab, 1)
+        language.check_vocabulary("TinyStories", self.vocab)
 
     def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
         root = data_root(root)

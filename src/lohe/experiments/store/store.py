@@ -141,7 +141,8 @@ class Store:
         return path, recordfile.read(path), new
 
     def _find(self, recipe: dict[str, Any]) -> Path | None:
-        found = sorted(self.root.glob(f"*-{key(recipe)}.json"))
+        name = f"-{key(recipe)}"
+        found = [path for path in self._files() if path.stem.endswith(name)]
         if len(found) > 1:
             raise _twice(found)
         return found[0] if found else None
