@@ -4,29 +4,37 @@
     python benchmarks/packs.py --device cuda --data ROOT     # minutes; results/packs-cuda.json
     python benchmarks/packs.py --device cpu --quick          # few steps, writes nothing
 
-Table 2's recipe, softmax and the oscillator as published, in our own loop; one seed at a time is a
-pack of one. Ratio = seeds x t(one) / t(pack), of training steps (CPU) or of whole runs (GPU).
+Table 2's recipe, softmax and the oscillator as published. Ratio = seeds x t(one) / t(pack), of
+training steps (CPU) or of whole runs (GPU), where one seed is
 
-CPU: packs of 1, 5 and 10 take 20 steps in turns, so that a busy moment of the machine hits all.
-GPU: 50 seeds x 20 epochs in full, and one seed. With --data, the root of an imported WikiText-2,
-also 5 seeds x 30 epochs of Table 4 in float32 and TF32: a few epochs are timed and extrapolated,
-with --full all are run. The authors' wall clock on their machine stands beside.
+    plain   a model as anyone would train it, without vmap: backward, clip_grad_norm_, step (CPU)
+    one     a pack of one: what our own loop makes of a single seed, on a GPU from a captured graph
 
-No clock for wrong answers: first, a pack must end where its seeds end alone, in float64.
+CPU: a plain model and packs of 1, 5 and 10 take 20 steps in turns, so that a busy moment of the
+machine hits all. GPU: 50 seeds x 20 epochs in full, and one seed. With --data, the root of an
+imported WikiText-2, also 5 seeds x 30 epochs of Table 4 in float32 and TF32: a few epochs are timed
+and extrapolated, with --full all are run. The authors' wall clock on their machine stands beside.
+
+No clock for wrong answers: first, a pack must end where its seeds end alone, in float64, and on
+the CPU where plain models end.
 """
 
 import argparse
 import statistics
 import time
+from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from pathlib import Path
 
+import numpy as np
 import torch
 
 from harness import save, spread
+from lohe.bench.clock import HostClock, in_turns
 from lohe.experiments.recipes import agreement, wikitext2
-from lohe.models import Mechanism, Oscillator, Softmax
+from lohe.models import Mechanism, Oscillator, Softmax, set_generator
 from lohe.tasks import SVA, Data
 from lohe.train import Pack, Run, train
 from lohe.train.pack import cosine
@@ -41,11 +49,44 @@ WIKITEXT2_MECHANISMS: dict[str, Mechanism] = {
     "oscillator": Oscillator(d_osc=2, anchors="free"),
 }
 SIZES = {"cpu": (5, 10), "cuda": (50,)}
-STEPS, TURNS = 20, 7  # steps of one turn; the first two turns are not counted
+STEPS, TURNS = 20, 32  # steps of one turn; the first two turns are not counted
 TIMED_EPOCHS = 4  # of an extrapolated run; the first is counted apart
 # REPRODUCTION.md: the authors' wall clock for a seed, on Apple hardware (MPS), in seconds
 AUTHORS = {"SVA": "about 60", "WikiText-2": "300 to 1800"}
+Seconds = np.ndarray
 AGREE = 1e-10  # float64 rounding of a small gradient over Adam's 1e-8, a few steps of 5e-4
+
+
+class Plain:
+    """One seed as anyone would train it: an ordinary module, no vmap."""
+
+    def __init__(self, run: Run, seed: int, data: Data):
+        self.run, self.data = run, data
+        self.generator = torch.Generator().manual_seed(seed)  # parameters, then orders, as a pack's
+        self.model = run.model.build(data, self.generator)
+        self.model.to(torch.float64 if run.precision == "float64" else torch.float32)
+        set_generator(self.model, torch.Generator().manual_seed(seed))
+        self.trained = [p for p in self.model.parameters() if p.requires_grad]
+        self.optimizer = run.optimizer.build(self.trained, run.optimizer.lr, fused=True)
+        self.rates = cosine(run, run.steps(data)).tolist()
+
+    def order(self) -> torch.Tensor:
+        return torch.randperm(self.run.examples(self.data), generator=self.generator)
+
+    def epoch(self, order: torch.Tensor) -> float:
+        """A step on every batch of this order; the mean loss."""
+        total = 0.0
+        self.model.train()
+        for rate, index in zip(self.rates, order.split(self.run.batch), strict=False):
+            self.optimizer.param_groups[0]["lr"] = rate
+            batch = self.data.train.take(index)
+            self.optimizer.zero_grad()
+            loss = self.run.task.loss(self.model(**batch.inputs), batch.targets)
+            loss.backward()
+            torch.nn.utils.clip_grad_norm_(self.trained, self.run.clip)
+            self.optimizer.step()
+            total += loss.item() * len(index)
+        return total / len(order)
 
 
 def check(data: Data, device: str) -> None:
@@ -56,38 +97,52 @@ def check(data: Data, device: str) -> None:
         together = train(run, [0, 1, 2], data, device=device).parameters
         for seed in range(3):
             alone = train(run, [seed], data, device=device).parameters
-            gap = max((together[k][seed] - alone[k][0]).abs().max().item() for k in alone)
-            if not gap < AGREE:
-                raise SystemExit(f"{name}: a pack and its seed {seed} differ by {gap:.1e}")
+            opponents = {"a pack of one": {k: p[0] for k, p in alone.items()}}
+            if device == "cpu":
+                plain = Plain(run, seed, data)
+                plain.epoch(plain.order())
+                opponents["a plain model"] = dict(plain.model.named_parameters())
+            for which, ended in opponents.items():
+                gap = max((together[k][seed] - p).abs().max().item() for k, p in ended.items())
+                if not gap < AGREE:
+                    raise SystemExit(f"{name}: a pack and {which} differ by {gap:.1e}, seed {seed}")
 
 
-def turns(run: Run, data: Data, sizes: tuple[int, ...], steps: int) -> dict[int, list[float]]:
-    """Seconds of a training step for each size of pack, on the CPU, in turns."""
-    packs = {size: Pack(run, list(range(size)), data, torch.device("cpu")) for size in sizes}
-    steppers = {n: Stepper(p, cosine(run, run.steps(data))) for n, p in packs.items()}
-    times: dict[int, list[float]] = {size: [] for size in sizes}
-    for _ in range(TURNS):
-        for size, stepper in steppers.items():
-            order = packs[size].order(len(data.train))[:, : steps * run.batch]
-            start = time.perf_counter()
-            stepper.epoch(0, order, run.batch)
-            times[size].append((time.perf_counter() - start) / steps)
-    return {size: found[2:] for size, found in times.items()}
+def turns(run: Run, data: Data, sizes: tuple[int, ...], steps: int) -> dict[str | int, Seconds]:
+    """Seconds of a step of a plain model and of packs of each size, on the CPU, in turns."""
+    plain, cut = Plain(run, 0, data), steps * run.batch
+    epochs: dict[str | int, Callable[[], object]] = {
+        "plain": partial(plain.epoch, plain.order()[:cut])
+    }
+    for size in sizes:
+        pack = Pack(run, list(range(size)), data, torch.device("cpu"))
+        stepper, order = Stepper(pack, cosine(run, run.steps(data))), pack.order(len(data.train))
+        epochs[size] = partial(stepper.epoch, 0, order[:, :cut], run.batch)
+    found = in_turns([(epoch,) for epoch in epochs.values()], HostClock(), TURNS)
+    return {which: times[2:, 0] / steps for which, times in zip(epochs, found, strict=True)}
 
 
 def on_cpu(data: Data, quick: bool) -> list[dict[str, object]]:
+    """Ratios are those of each turn, and their spread."""
     rows = []
-    steps = 4 if quick else STEPS
-    print(f"{'':12} {'seeds':>5} {'a step':>9} {'ratio':>6}")
+    print(f"{'':12} {'seeds':>6} {'a step':>9} {'to plain':>18} {'to one':>18}")
     for name, attention in SVA_MECHANISMS.items():
-        times = turns(agreement(attention), data, (1, *SIZES["cpu"]), steps)
-        one = statistics.median(times[1])
-        for size, found in times.items():
-            ratio = size * one / statistics.median(found)
-            rows.append({"mechanism": name, "seeds": size, "step_s": spread(found), "ratio": ratio})
-            step = 1e3 * statistics.median(found)
-            print(f"{name:12} {size:5} {step:6.1f} ms {ratio:6.2f}", flush=True)
+        times = turns(agreement(attention), data, (1, *SIZES["cpu"]), 4 if quick else STEPS)
+        for which, found in times.items():
+            size = 1 if which == "plain" else int(which)
+            ratios = {
+                f"to_{other}": spread((size * times[of] / found).tolist())
+                for other, of in (("plain", "plain"), ("one", 1))
+            }
+            step = spread(found.tolist())
+            rows.append({"mechanism": name, "seeds": which, "step_s": step} | ratios)
+            said = " ".join(f"{_between(ratio):>18}" for ratio in ratios.values())
+            print(f"{name:12} {which:>6} {1e3 * step['median']:6.1f} ms {said}", flush=True)
     return rows
+
+
+def _between(s: dict[str, float]) -> str:
+    return f"{s['median']:.2f} ({s['quartile_1']:.2f}-{s['quartile_3']:.2f})"
 
 
 def wall_clock(run: Run, seeds: int, data: Data, epochs: int) -> dict[str, float]:

@@ -14,6 +14,7 @@ import pytest
 import torch
 from rich.console import Console
 
+import short_sva
 from lohe import demo
 from lohe.demo import nine, terminal, training, verdicts
 from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
@@ -139,6 +140,23 @@ def test_a_model_that_is_gone_is_trained_again_to_the_same_numbers(copy, one_thr
     training.finish(mine)
     assert mine.finished
     assert mine.file.read_bytes() == whole
+
+
+@pytest.mark.parametrize("after", [1, 2])
+def test_who_was_taken_for_dead_keeps_no_models(tmp_path, monkeypatch, after):
+    """Another process removed the claim while the lost models were trained again."""
+    monkeypatch.setattr(SVA, "load", short_sva.load)
+    mine, heard = job(tmp_path), []
+
+    def listen(what, pack, done, of):
+        heard.append(what[:24])
+        if done == after:
+            for claim in (mine.store.root / ".lohe" / "claims").iterdir():
+                claim.unlink()
+
+    assert not training._again(mine, listen)
+    assert heard[-1] == "left to others: Our clai"
+    assert not mine.file.exists()
 
 
 def test_part_of_a_pack_is_not_taken_for_the_pack(tmp_path):

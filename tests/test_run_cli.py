@@ -2,6 +2,7 @@
 
 import os
 import re
+import shutil
 import signal
 import subprocess
 import sys
@@ -13,15 +14,21 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import fakes
+import short_sva
 from lohe import cli, run_cli
 from lohe.experiments import PAPER
 from lohe.experiments.evidence import seeded
+from lohe.experiments.measures import measure_recipe
 from lohe.experiments.recipes import SCALES
 from lohe.experiments.runner import complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.checkpoints import Checkpoint
+from lohe.experiments.store.records import key
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.sva import agreement
+from lohe.models import Oscillator
+from lohe.tasks import SVA
 
 SRC = Path(cli.__file__).parents[1]
 PACKS = 5  # mechanisms of Table 2, at smoke scale one pack each
@@ -235,6 +242,39 @@ def test_a_damaged_file_is_named_and_the_rest_shown(tmp_path, command):
     assert "Table 2" in result.stdout
     assert f"left alone: {foreign}" in result.stderr
     assert foreign.read_text() == "{"
+
+
+@pytest.mark.parametrize("dry", [False, True], ids=["run", "dry run"])
+@pytest.mark.parametrize("damage", ["cut short", "two of one recipe"])
+def test_a_damaged_file_stops_nothing_else(tmp_path, monkeypatch, dry, damage):
+    """Of three mechanisms, one with records that cannot be read: the others are trained."""
+    bad, fine, new = fakes.run(0), fakes.run(0, Oscillator()), fakes.run(0, Oscillator(sharpness=2))
+    tosses = fakes.Tosses()
+    records = Store(tmp_path / "store")
+    records.add([fakes.record(run) for run in (bad, fine)], name="sva")
+    path = tmp_path / "store" / f"sva-{key(bad.recipe())}.json"
+    if damage == "cut short":
+        path.write_bytes(path.read_bytes()[:-40])
+    else:
+        shutil.copy(path, path.with_name(f"two-{key(bad.recipe())}.json"))
+    (tmp_path / "store" / f"measure-{key(measure_recipe(tosses))}.json").write_text("{")
+    left = {one: one.read_bytes() for one in (tmp_path / "store").glob("*.json")}
+    runs = [bad, replace(bad, seed=1), fine, new]
+    made_up = replace(fakes.items()["table2"], runs=lambda s: runs, measures=lambda s: [tosses])
+    monkeypatch.setitem(PAPER, "table2", made_up)
+    monkeypatch.setattr(SVA, "load", lambda *asked: short_sva.data())
+    options = ["--store", tmp_path / "store", "--corpus", "compact", *["--dry-run"][: int(dry)]]
+    result = lohe("run", "table2", *options)
+    assert result.exit_code == 1  # not all that was asked for
+    assert result.stderr.count("left alone: ") == 2
+    assert result.stderr.count(f"left alone: {path}: ") == 1
+    if dry:
+        assert result.stdout.startswith("2 runs, 1 cached, 1 to train\n")
+        assert "measurements" not in result.stdout
+    else:
+        assert "A table at full" in result.stdout
+        assert sorted(records.load(new.recipe())) == [0]
+    assert {one: one.read_bytes() for one in left} == left
 
 
 def test_stopped_by_hand_it_says_so_and_goes_on_later(trained, tmp_path, monkeypatch):

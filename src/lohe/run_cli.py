@@ -25,7 +25,15 @@ from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, take, untaken
+from lohe.experiments.measures import (
+    Bench,
+    Measure,
+    measure_name,
+    measure_recipe,
+    model_runs,
+    take,
+    untaken,
+)
 from lohe.experiments.runner import Logger, Pack, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
 from lohe.experiments.store.records import Record, key
@@ -87,22 +95,27 @@ def run_command(
     with refusals():
         items, records = chosen(name), Store(_root(store, scale))
         setting, where = Setting(scale, _corpora(corpus, data)), device_name(device)
-        wanted = _seeds(seeds)
-        runs = seeded(all_runs(items.values(), setting), wanted)
+        wanted, damaged = _seeds(seeds), _damaged(records)
+        asked = seeded(all_runs(items.values(), setting), wanted)
+        runs = [run for run in asked if key(run.recipe()) not in damaged]
+        every = all_measures(items.values(), setting)
+        whole = [m for m in every if key(measure_recipe(m)) not in damaged]
         measures = [
             m
-            for m in untaken(all_measures(items.values(), setting), records)
+            for m in untaken(whole, records)
             if wanted is None or m.run is None or m.run.seed in wanted
         ]
-        models = model_runs(measures)
+        models = [run for run in model_runs(measures) if key(run.recipe()) not in damaged]
         if dry_run:
             _plan(runs, models, measures, records, pack, where)
-            return
-        deadline = Deadline(minutes, _guess(records, where))
-        with _logger(tensorboard) as log:
-            _train(runs + models, models, records, where, pack, data, log, deadline)
-        _measure(measures, Bench(records, where, data), deadline)
-        _show(items, Evidence(readable_records(records), setting))
+        else:
+            deadline = Deadline(minutes, _guess(records, where))
+            with _logger(tensorboard) as log:
+                _train(runs + models, models, records, where, pack, data, log, deadline)
+            _measure(measures, Bench(records, where, data), deadline)
+            _show(items, Evidence(_quietly(records), setting))
+        if len(runs) < len(asked) or len(whole) < len(every):
+            raise typer.Exit(1)  # not all that was asked for
 
 
 def show_command(
@@ -223,11 +236,22 @@ def refusals(stopped: str = "The same command continues.") -> Iterator[None]:
 
 def readable_records(store: Store) -> list[Record]:
     """All that can be read; the rest is named, and stays as it is."""
-    with warnings.catch_warnings(record=True, action="always") as problems:
-        records = list(store.all())
+    _damaged(store)
+    return _quietly(store)
+
+
+def _damaged(store: Store) -> set[str]:
+    """Names the files that cannot be read; the keys of their recipes, which are left alone too."""
+    problems = store.problems()
     for problem in problems:
-        typer.echo(f"left alone: {problem.message}", err=True)
-    return records
+        typer.echo(f"left alone: {problem}", err=True)
+    return {problem.path.stem.rpartition("-")[2] for problem in problems}
+
+
+def _quietly(store: Store) -> list[Record]:
+    """The readable records, where the others have been named before."""
+    with warnings.catch_warnings(action="ignore"):
+        return list(store.all())
 
 
 def _seeds(text: str) -> list[int] | None:
@@ -273,7 +297,7 @@ def _plan(
     wanted = list(dict.fromkeys(runs + models))
     todo = missing(wanted, store, size, models)
     waiting = sum(len(p.seeds) for p in todo)
-    estimates = Estimates(readable_records(store), device)
+    estimates = Estimates(_quietly(store), device)
     console = Console(highlight=False, markup=False)
     console.print(
         f"{len(wanted)} runs, {len(wanted) - waiting} cached, {waiting} to train", style="bold"
@@ -303,7 +327,7 @@ def _plan(
 
 def _guess(store: Store, device: str) -> Callable[[Pack], float | None]:
     """Seconds that a pack may take, by what such packs took before."""
-    estimates = Estimates(readable_records(store), device)
+    estimates = Estimates(_quietly(store), device)
     return lambda pack: (estimates.pack(pack) or (None,))[0]
 
 

@@ -80,6 +80,22 @@ def test_a_measure_that_others_take_is_left_to_them(tmp_path, store):
     assert untaken(wanted, store) == [wanted[0]]
 
 
+def test_who_was_taken_for_dead_in_a_measure_records_nothing(tmp_path, store):
+    """Another process removed the claim meanwhile, and may have it; the next one is taken."""
+
+    class Slow(fakes.Tosses):
+        def take(self, bench):
+            for claim in (store.root / ".lohe" / "claims").iterdir():
+                claim.unlink()
+            return super().take(bench)
+
+    wanted, heard = [Slow(), *counted(tmp_path, 2)], []
+    took = list(take(wanted, Bench(store), lambda what, m: heard.append(what[:24])))
+    assert took == wanted[1:]
+    assert heard == ["measuring", "left to others: Our clai", "measuring"]
+    assert untaken(wanted, store) == wanted[:1]
+
+
 def test_killed_in_a_measure_the_others_stay_and_it_is_taken_again(
     tmp_path, store, context, start, finish
 ):

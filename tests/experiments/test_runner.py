@@ -236,6 +236,20 @@ def test_a_pack_is_named_by_what_is_not_the_default():
     )
 
 
+def test_records_name_the_code_that_they_began_with(store):
+    """Its files may be edited while it trains."""
+    code_version.cache_clear()
+    known = lambda *heard: asked.append(code_version.cache_info().currsize)  # noqa: E731
+    asked = []
+    finished(seeds(0), store, log=known)
+    assert asked == [1, 1]
+
+
+def test_the_environment_names_the_very_gpu(monkeypatch):
+    monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"the GPU {device}")
+    assert runner.environment("cuda:1")["device"] == "cuda:1 (the GPU cuda:1)"
+
+
 def test_curves_are_short_and_results_exact():
     assert runner._short(0.123456789) == 0.12346
     assert runner._short(98.76543) == 98.765

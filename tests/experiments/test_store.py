@@ -178,6 +178,13 @@ def test_two_files_for_one_recipe_are_reported(store):
         store.add([record(1)])
 
 
+def test_what_an_editor_hides_beside_a_file_is_no_second_one(store):
+    store.add([record(0)], name="a")
+    (store.root / f".#a-{key(RECIPE)}.json").symlink_to("someone@somewhere")
+    assert sorted(store.load(RECIPE)) == [0]
+    assert store.problems() == []
+
+
 def test_a_folder_in_disguise_is_reported(store):
     (store.root / "notes.json").mkdir(parents=True)
     assert "cannot be read" in str(store.problems()[0])

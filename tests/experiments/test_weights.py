@@ -65,6 +65,19 @@ def test_a_run_with_a_record_and_no_weights_is_trained_again_for_them(store):
     assert missing([fakes.run(0), fakes.run(1)], store, 10, [fakes.run(1)]) == []
 
 
+def test_damaged_weights_are_made_again(store):
+    """Cut short by the disk: a warning, and the run is trained once more for them."""
+    ((_, first),) = train(store, [0], [0])
+    place = weights.path(store, fakes.run(0), 0)
+    place.write_bytes(place.read_bytes()[:-9])
+    with pytest.warns(UserWarning, match=rf"{place.name}: cannot be read .*trained again"):
+        assert not weights.kept(store, fakes.run(0))
+    with pytest.warns(UserWarning, match="trained again"):
+        assert len(train(store, [0], [0])) == 1
+    again = find(store, 0)
+    assert all(torch.equal(again.tensors[name], x) for name, x in first.weights(0).items())
+
+
 def test_packaged_weights_are_found_and_are_float32(store, tmp_path, monkeypatch):
     """As the package has them: float16, under the name that the store would use."""
     ((_, trained),) = train(store, [0])

@@ -127,3 +127,11 @@ def test_names_are_checked():
 def test_examples_in_docstrings(name):
     module = importlib.import_module(f"lohe.tasks.{name}")
     assert doctest.testmod(module).failed == 0
+
+
+@pytest.mark.parametrize("task", [WikiText2, TinyStories])
+@pytest.mark.parametrize("vocab", [0, 2**15 - 3])
+def test_a_vocabulary_has_words_and_ids_of_sixteen_bits(task, vocab):
+    assert task(vocab=2**15 - 4)
+    with pytest.raises(ValueError, match=rf"vocab .* got {vocab}"):
+        task(vocab=vocab)

@@ -72,8 +72,18 @@ def test_halves_are_cut_from_the_same_cache(stories, monkeypatch):
     halves = TinyStories(halves=True).load(stories)
     assert (len(halves.valid), len(halves.splits["test"])) == (1, 1)
     assert halves.names == plain.names
+    # records tell what they were selected and scored on
+    assert halves.checksum != plain.checksum
+    assert halves.checksum == TinyStories(halves=True).load(stories).checksum
     # and the cache is not changed by it
     assert len(TinyStories().load(stories).valid) == 2
+
+
+def test_one_story_has_no_halves(stories):
+    path = stories / "tinystories" / "TinyStories-valid.txt"
+    path.write_text("Tom had a big red ball.\n<|endoftext|>\n")
+    with pytest.raises(ValueError, match=r"TinyStories-valid.txt has one story.*halves=False"):
+        TinyStories(halves=True).load(stories)
 
 
 def test_chunks_follow_the_story(stories):

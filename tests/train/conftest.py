@@ -19,6 +19,9 @@ class Memory:
     def __init__(self):
         self.saved = []
 
+    def __str__(self):
+        return "memory"
+
     def save(self, tensors, state):
         self.saved.append(({k: t.clone() for k, t in tensors.items()}, copy.deepcopy(state)))
 

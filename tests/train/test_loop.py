@@ -11,6 +11,7 @@ from accuracy import TRAINED
 from lohe.models import Oscillator
 from lohe.train import AdamW, train
 from lohe.train.pack import cosine
+from lohe.train.stepper import Stepper
 
 RATE = 1e-15  # of a rate of 5e-3: CosineAnnealingLR multiplies its way from step to step
 
@@ -79,6 +80,16 @@ def test_the_rate_falls_epoch_by_epoch():
     rates = cosine(run, steps_per_epoch=3).view(4, 3)
     falling = [1 + math.cos(math.pi * epoch / 4) for epoch in range(4)]
     assert rates.tolist() == [[pytest.approx(rate, abs=RATE)] * 3 for rate in falling]
+
+
+@pytest.mark.parametrize("select", ["lowest overall", "highest overall"])
+def test_an_epoch_that_is_no_number_is_never_the_best(data, monkeypatch, select):
+    """Nothing is smaller than NaN: the first epoch would have stayed."""
+    seen = iter([math.nan, 60.0, math.nan, 50.0, 70.0, math.nan])
+    scored = lambda self, split: {"overall": torch.tensor([next(seen)])}  # noqa: E731
+    monkeypatch.setattr(Stepper, "score", scored)
+    (outcome,) = train(short_sva.run(epochs=6, select=select), [0], data).outcomes
+    assert outcome.epoch == {"lowest overall": 3, "highest overall": 4}[select]
 
 
 @pytest.mark.parametrize("select", ["last", "highest overall", "lowest overall", "lowest loss"])

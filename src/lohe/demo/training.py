@@ -26,7 +26,7 @@ from torch import Tensor, nn
 from lohe.demo.plan import Plan
 from lohe.experiments.runner import Pack, complete, file_name, records
 from lohe.experiments.store import files
-from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.locks import Busy, Lost
 from lohe.experiments.store.records import Record, key
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.robust.robustness import scores
@@ -153,8 +153,9 @@ def _again(job: Job, listen: Callable[[str, Pack, int, int], None]) -> bool:
     """Records without models, say after somebody tidied up: train once more, same numbers."""
     pack = Pack(job.run, list(job.seeds))
     try:
-        with job.store.claim(job.recipe, job.seeds):
-            data, checkpoint = job.run.task.load(), job.store.checkpoint(job.recipe, job.seeds)
+        with job.store.claim(job.recipe, job.seeds) as claim:
+            data = job.run.task.load()
+            checkpoint = job.store.checkpoint(job.recipe, job.seeds, claim.check)
             trained = train(
                 job.run,
                 pack.seeds,
@@ -162,12 +163,13 @@ def _again(job: Job, listen: Callable[[str, Pack, int, int], None]) -> bool:
                 checkpoint=checkpoint,
                 report=lambda epoch, _: listen("training", pack, epoch + 1, job.run.epochs),
             )
+            claim.check()
             job.keep(trained)
             job.store.add(records(pack, trained, data, "cpu"), replace=True)
             checkpoint.clear()
             return True
-    except Busy as busy:
-        listen(f"left to others: {busy}", pack, 0, job.run.epochs)
+    except (Busy, Lost) as theirs:
+        listen(f"left to others: {theirs}", pack, 0, job.run.epochs)
         return False
 
 

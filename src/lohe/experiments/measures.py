@@ -15,7 +15,7 @@ from torch import nn
 
 from lohe.experiments import weights
 from lohe.experiments.runner import environment
-from lohe.experiments.store.locks import Busy
+from lohe.experiments.store.locks import Busy, Lost
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
 from lohe.tasks import Data, Task, load_aloud
@@ -84,7 +84,7 @@ def take(
     for measure in measures:
         recipe, seed = measure_recipe(measure), measure.run.seed if measure.run else 0
         try:
-            with bench.store.claim(recipe, [seed]):
+            with bench.store.claim(recipe, [seed]) as claim:
                 if not bench.store.missing(recipe, [seed]):
                     listen("cached", measure)
                     continue
@@ -92,10 +92,12 @@ def take(
                     listen("left to others: its model is not trained yet", measure)
                     continue
                 listen("measuring", measure)
-                bench.store.add([_record(measure, recipe, seed, bench)], name=_file_name(measure))
+                record = _record(measure, recipe, seed, bench)
+                claim.check()
+                bench.store.add([record], name=_file_name(measure))
                 yield measure
-        except Busy as busy:
-            listen(f"left to others: {busy}", measure)
+        except (Busy, Lost) as theirs:
+            listen(f"left to others: {theirs}", measure)
 
 
 def untaken(measures: Iterable[Measure], store: Store) -> list[Measure]:
@@ -126,7 +128,7 @@ def _record(measure: Measure, recipe: dict[str, Any], seed: int, bench: Bench) -
         seed=seed,
         code_version=code_version(),
         data_checksum=checksum,
-        environment=environment(bench.device.type),
+        environment=environment(str(bench.device)),
         result=found.result,
         wall_seconds=time.perf_counter() - started,
         curve=found.curve,

@@ -4,6 +4,7 @@ import platform
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,7 @@ def complete(
     but no weights is trained again for them, and its record stays. A pack that is not `allowed` is
     left for another time. `progress` hears of the loading of data, `listen` of everything else.
     """
+    code_version()  # now: records name the code that they began with
     load = load or (lambda task: load_aloud(task, root, progress))
     loaded: dict[Task, Data] = {}
     with_weights = frozenset(with_weights)
@@ -107,12 +109,14 @@ def complete(
     while waiting:
         pack = waiting.popleft()
         recipe = pack.run.recipe()
+        if not _todo(pack, store, with_weights):
+            _tidy(pack, store)
+            listen("cached", pack, pack.run.epochs, pack.run.epochs)
+            continue
         try:
             with store.claim(recipe, pack.seeds) as claim:
                 todo = _todo(pack, store, with_weights)
-                if not todo:
-                    store.checkpoint(recipe, pack.seeds).clear()  # killed just before it could
-                    store.drop_checkpoints(recipe, held=pack.seeds)
+                if not todo:  # another process has just finished it
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
                 now = Pack(pack.run, todo)
@@ -142,6 +146,14 @@ def complete(
                 waiting.appendleft(Pack(pack.run, busy.free))
         except Lost as lost:
             listen(f"left to others: {lost}", pack, 0, pack.run.epochs)
+
+
+def _tidy(pack: Pack, store: Store) -> None:
+    """Delete checkpoints whose run was killed just before it could; what must stay, stays."""
+    recipe = pack.run.recipe()
+    with suppress(Busy, OSError), store.claim(recipe, pack.seeds):
+        store.checkpoint(recipe, pack.seeds).clear()
+        store.drop_checkpoints(recipe, held=pack.seeds)
 
 
 def _begun_otherwise(pack: Pack, store: Store) -> str:
@@ -200,7 +212,7 @@ def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Recor
 
 def environment(device: str) -> dict[str, Any]:
     """Where it ran."""
-    name = torch.cuda.get_device_name() if device.startswith("cuda") else platform.machine()
+    name = torch.cuda.get_device_name(device) if device.startswith("cuda") else platform.machine()
     return {
         "device": f"{device} ({name})",
         "torch": torch.__version__,

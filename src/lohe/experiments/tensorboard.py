@@ -19,16 +19,22 @@ class Scalars:
                 "pip install tensorboard. The records hold the same curves without it."
             ) from None
         self.folder, self._open = folder, SummaryWriter
+        self._pack: Pack | None = None
         self._writers: dict[Path, Any] = {}
 
     def __call__(self, pack: Pack, epoch: int, metrics: list[dict[str, float]]) -> None:
+        if pack != self._pack:  # the last one may have stopped early
+            self.close()
+            self._pack = pack
         run = self.folder / f"{file_name(pack.run)}-{key(pack.run.recipe())}"
         for seed, line in zip(pack.seeds, metrics, strict=True):
             place = run / f"seed-{seed}"
             if place not in self._writers:
-                self._writers[place] = self._open(str(place))
+                # a killed run continues from a checkpoint: what it had logged after that is void
+                self._writers[place] = self._open(str(place), purge_step=epoch + 1)
             for name, value in line.items():
                 self._writers[place].add_scalar(name, value, epoch + 1)
+            self._writers[place].flush()  # else the next two minutes die with the process
         if epoch + 1 == pack.run.epochs:
             self.close()
 

@@ -5,6 +5,7 @@ demo work where nothing has been trained.
 """
 
 import json
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from importlib import resources
@@ -15,11 +16,13 @@ import safetensors.torch
 from torch import Tensor
 
 from lohe.experiments.store import files
+from lohe.experiments.store.files import Damaged
 from lohe.experiments.store.records import key
 from lohe.experiments.store.store import Store
 from lohe.train import Run, Trained, brief
 
 PACKAGED = "trained"  # folder of the package
+REMEDY = "The model is trained again where it is needed."
 
 
 @dataclass(frozen=True)
@@ -45,13 +48,17 @@ def find(store: Store, run: Run) -> Weights | None:
     """The weights of the run: the store's, else the package's, else None."""
     for place in _places(store, run):
         if place.is_file():
-            return _read(place)
+            try:
+                return _read(place)
+            except (safetensors.SafetensorError, ValueError) as reason:
+                what = f"cannot be read ({reason})"
+                warnings.warn(str(Damaged(place, what, REMEDY)), stacklevel=2)
     return None
 
 
 def kept(store: Store, run: Run) -> bool:
     """Whether `find` would find any."""
-    return any(place.is_file() for place in _places(store, run))
+    return find(store, run) is not None
 
 
 def path(store: Store, run: Run, seed: int) -> Path:

@@ -23,6 +23,13 @@ def vocabulary(counts: Counter[str], words: int) -> tuple[str, ...]:
     return SPECIALS + tuple(islice(ranked, words))
 
 
+def check_vocabulary(task: str, words: int) -> None:
+    """Ids, the specials' too, are kept as 16-bit integers."""
+    most = 2**15 - len(SPECIALS)
+    if not 1 <= words <= most:
+        raise ValueError(f"{task} needs vocab from 1 to {most} (ids have 16 bits), got {words}.")
+
+
 def word_ids(names: tuple[str, ...]) -> dict[str, int]:
     """Id of each word of a vocabulary; the specials cannot be spelled."""
     return {word: k for k, word in enumerate(names) if k >= len(SPECIALS)}

@@ -58,7 +58,7 @@ class WikiText2(language.NextWord):
         one_of("WikiText2", "release", self.release, tuple(FOLDERS))
         one_of("WikiText2", "protocol", self.protocol, PROTOCOLS)
         at_least("WikiText2", "tokens", self.tokens, 1)
-        at_least("WikiText2", "vocab", self.vocab, 1)
+        language.check_vocabulary("WikiText2", self.vocab)
 
     def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
         _, names, streams, facts = self._read(data_root(root))

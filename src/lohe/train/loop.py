@@ -1,5 +1,6 @@
 """The one training loop."""
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
@@ -20,7 +21,7 @@ Metrics = dict[str, float]
 
 @runtime_checkable
 class Checkpoint(Protocol):
-    """Where a run is kept between epochs, so that it can be killed at any moment."""
+    """Where a run is kept between epochs, so that it can be killed at any moment; str names it."""
 
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None: ...
 
@@ -94,7 +95,7 @@ def train(
     first, earlier, saved = 0, 0.0, time.perf_counter()
     found = checkpoint.load() if checkpoint else None
     if found:
-        first, earlier = _resume(pack, outcomes, best, *found)
+        first, earlier = _resume(str(checkpoint), pack, outcomes, best, *found)
     stepper = (GraphStepper if device.type == "cuda" else Stepper)(pack, cosine(run, steps))
     with _one_at_a_time(wait=checkpoint_every == 0) as save:
         for epoch in range(first, run.epochs):
@@ -138,6 +139,7 @@ def _select(run: Run, pack: Pack, outcomes: list[Outcome], best: Parameters) -> 
                 raise ValueError(f"select={run.select!r}: an epoch has {known}, no {metric}.")
             sign = 1 if goal == "lowest" else -1
             values = [sign * line[metric] for line in outcome.curve]
+            values = [math.inf if math.isnan(value) else value for value in values]
             better.append(latest == 0 or values[latest] < values[outcome.epoch])
         if better[-1]:
             outcome.epoch = latest
@@ -182,6 +184,7 @@ def _state(
 
 
 def _resume(
+    where: str,
     pack: Pack,
     outcomes: list[Outcome],
     best: Parameters,
@@ -192,17 +195,23 @@ def _resume(
     seeds = [kept["seed"] for kept in state["outcomes"]]
     if seeds != pack.seeds:
         raise ValueError(
-            f"The checkpoint is of seeds {seeds}, the run asks for {pack.seeds}. Train the same "
-            "pack, or delete the checkpoint to start again."
+            f"{where} is of seeds {seeds}, the run asks for {pack.seeds}. Train the same pack, or "
+            "delete it to start again."
         )
     if state["examples"] != pack.examples:
         raise ValueError(
-            f"The checkpoint was trained on data with checksum {state['examples']}, which now is "
-            f"{pack.examples}. Bring the data back, or delete the checkpoint to start again."
+            f"{where} was trained on data with checksum {state['examples']}, which now is "
+            f"{pack.examples}. Bring the data back, or delete it to start again."
         )
-    pack.restore(tensors)
+    try:
+        pack.restore(tensors)
+        for name, tensor in best.items():
+            tensor.copy_(tensors[f"best.{name}"])
+    except (KeyError, RuntimeError) as reason:
+        raise ValueError(
+            f"{where} was written by other code ({reason}). Continue with that, or delete it to "
+            "start again."
+        ) from reason
     for outcome, kept in zip(outcomes, state["outcomes"], strict=True):
         outcome.curve, outcome.epoch = kept["curve"], kept["epoch"]
-    for name, tensor in best.items():
-        tensor.copy_(tensors[f"best.{name}"])
     return len(outcomes[0].curve), state["seconds"]

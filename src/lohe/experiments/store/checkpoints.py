@@ -36,6 +36,9 @@ class Checkpoint:
         self.folder, self.check = Path(folder), check
         self._foreign: set[int] = set()  # damaged, or of another version: left alone
 
+    def __str__(self) -> str:
+        return str(self.folder)
+
     def save(self, tensors: dict[str, Tensor], state: dict[str, Any]) -> None:
         """Replace the checkpoint; if that fails, a full disk say, the old one is still there."""
         self.check()

@@ -1,6 +1,8 @@
 """Records on disk, one file per recipe, shared by any number of processes."""
 
+import errno
 import hashlib
+import os
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -31,11 +33,13 @@ class Store:
 
     def __init__(self, root: str | Path):
         self.root = Path(root)
+        # a file is asked for once for each pack: read again only where it is another one
+        self._parsed: dict[Path, tuple[tuple[int, int, int], RecordFile]] = {}
 
     def load(self, recipe: dict[str, Any]) -> dict[int, Record]:
         """Records of `recipe` by seed. Raises Damaged rather than let work be done again."""
         path = self._find(recipe)
-        return recordfile.read(path).records if path else {}
+        return dict(self._read(path).records) if path else {}
 
     def missing(self, recipe: dict[str, Any], seeds: Iterable[int]) -> list[int]:
         """Those of `seeds` that have no record yet, in the order given."""
@@ -64,23 +68,26 @@ class Store:
 
     def all(self) -> Iterator[Record]:
         """Every record, by file and seed; warns about files that are damaged, and skips them."""
+        for problem in self.problems():
+            warnings.warn(str(problem), stacklevel=2)
         for path in self._files():
             try:
-                content = recordfile.read(path)
-            except Damaged as damage:
-                warnings.warn(str(damage), stacklevel=2)
+                content = self._read(path)
+            except Damaged:
                 continue
             yield from (content.records[seed] for seed in sorted(content.records))
 
     def problems(self) -> list[Damaged]:
-        """What `all` would skip: files cut short, foreign, or from a newer lohe."""
-        found = []
+        """Files cut short, foreign, or from a newer lohe, which `all` skips; two of one recipe."""
+        found: list[Damaged] = []
+        whole: dict[str, list[Path]] = {}
         for path in self._files():
             try:
-                recordfile.read(path)
+                recipe = self._read(path).recipe
+                whole.setdefault(key(recipe), []).append(path)
             except Damaged as damage:
                 found.append(damage)
-        return found
+        return found + [_twice(paths) for paths in whole.values() if len(paths) > 1]
 
     def claim(
         self,
@@ -134,12 +141,21 @@ class Store:
         return path, recordfile.read(path), new
 
     def _find(self, recipe: dict[str, Any]) -> Path | None:
-        found = sorted(self.root.glob(f"*-{key(recipe)}.json"))
+        name = f"-{key(recipe)}"
+        found = [path for path in self._files() if path.stem.endswith(name)]
         if len(found) > 1:
-            others = ", ".join(path.name for path in found[1:])
-            what = f"holds the same recipe as {others}"
-            raise Damaged(found[0], what, "Merge them into one and move the rest away.")
+            raise _twice(found)
         return found[0] if found else None
+
+    def _read(self, path: Path) -> RecordFile:
+        try:
+            stat = path.stat()
+        except OSError:
+            return recordfile.read(path)  # says what is wrong with it
+        now = stat.st_ino, stat.st_mtime_ns, stat.st_size
+        if path not in self._parsed or self._parsed[path][0] != now:
+            self._parsed[path] = now, recordfile.read(path)
+        return self._parsed[path][1]
 
     def _files(self) -> list[Path]:
         return sorted(path for path in self.root.glob("*.json") if not path.name.startswith("."))
@@ -151,11 +167,23 @@ class Store:
         """Folder for locks, claims and checkpoints, made when first needed; git does not see it."""
         self._refuse_published()
         folder = self.root / ".lohe" / part
-        folder.mkdir(parents=True, exist_ok=True)
         ignore = self.root / ".lohe" / ".gitignore"
-        if not ignore.exists():
-            files.write(ignore, b"*\n")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+            if not ignore.exists():
+                files.write(ignore, b"*\n")
+        except OSError as reason:
+            raise self._not_writable(reason.errno, reason.strerror) from reason
+        if not os.access(folder, os.W_OK):
+            raise self._not_writable(errno.EACCES, f"{folder} is read-only")
         return folder
+
+    def _not_writable(self, number: int | None, why: str | None) -> OSError:
+        return OSError(
+            number,
+            f"{self.root} cannot be written ({why}), and something is missing there. Make it "
+            "writable, or copy it and give the copy as --store. What is recorded can be read.",
+        )
 
     def _refuse_published(self) -> None:
         for folder in (self.root.resolve(), *self.root.resolve().parents):
@@ -165,6 +193,12 @@ class Store:
                     "holds numbers that others published, and our own runs stay apart from them. "
                     "Give the store another root, such as results/."
                 )
+
+
+def _twice(paths: list[Path]) -> Damaged:
+    others = ", ".join(path.name for path in paths[1:])
+    what = f"holds the same recipe as {others}"
+    return Damaged(paths[0], what, "Merge them into one and move the rest away.")
 
 
 def _by_recipe(records: Iterable[Record]) -> dict[str, list[Record]]:
