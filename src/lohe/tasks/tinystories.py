@@ -75,9 +75,7 @@ class TinyStories(language.NextWord):
         facts = {"task": asdict(self)} | {k: made[k] for k in ("sources", "stories")}
         facts["chunks"] = {split: len(rows) for split, rows in chunks.items()}
         named = made["checksum"]
-        if (
-            self.halves
-        ):  # of the whole and the halves; records of 2026-11-16 and before: of the whole
+        if self.halves:  # records of 2026-11-16 and before have that of the whole
             halves = checksum({split: splits[split] for split in ("valid", "test")})
             named = hashlib.sha256(f"{named} {halves}".encode()).hexdigest()
         return Data(splits, tuple(made["names"]), named, facts)
