@@ -10,7 +10,7 @@ training steps (CPU) or of whole runs (GPU), where one seed is
     plain   a model as anyone would train it, without vmap: backward, clip_grad_norm_, step (CPU)
     one     a pack of one: what our own loop makes of a single seed, on a GPU from a captured graph
 
-CPU: a plain model and packs of 1, 5 and 10 take 20 steps in turns, so that a busy moment of the
+CPU: a plain model and packs of 1, 5 and 10 take 10 steps in turns, so that a busy moment of the
 machine hits all. GPU: 50 seeds x 20 epochs in full, and one seed. With --data, the root of an
 imported WikiText-2, also 5 seeds x 30 epochs of Table 4 in float32 and TF32: a few epochs are timed
 and extrapolated, with --full all are run. The authors' wall clock on their machine stands beside.
@@ -49,7 +49,7 @@ WIKITEXT2_MECHANISMS: dict[str, Mechanism] = {
     "oscillator": Oscillator(d_osc=2, anchors="free"),
 }
 SIZES = {"cpu": (5, 10), "cuda": (50,)}
-STEPS, TURNS = 20, 32  # steps of one turn; the first two turns are not counted
+STEPS, TURNS = 10, 22  # steps of one turn; the first two turns are not counted
 TIMED_EPOCHS = 4  # of an extrapolated run; the first is counted apart
 # REPRODUCTION.md: the authors' wall clock for a seed, on Apple hardware (MPS), in seconds
 AUTHORS = {"SVA": "about 60", "WikiText-2": "300 to 1800"}
