@@ -1,6 +1,7 @@
 """Killed at any moment, or out of disk: the same numbers in the end, and nothing lost."""
 
 import random
+import shutil
 import signal
 import time
 from collections import Counter
@@ -41,15 +42,19 @@ def test_twenty_kills_change_nothing(tmp_path, start, finish, eventually):
     began = time.monotonic()
     finish(start(trainers.train, whole, tmp_path / "undisturbed"))
     an_epoch = (time.monotonic() - began) / (4 * trainers.EPOCHS)  # of one of four packs
-    rng = random.Random(0)
-    for _ in range(KILLS):
+    rng, kills = random.Random(0), 0
+    while kills < KILLS:
         process = start(trainers.train, broken, log)
         further = len(lines(log)) + rng.randrange(5)  # from before it begins to some epochs on
         eventually(lambda further=further: len(lines(log)) >= further)
         time.sleep(rng.uniform(0, 2 * an_epoch))
         process.kill()
         process.join()
-        assert process.exitcode == -signal.SIGKILL
+        kills += process.exitcode == -signal.SIGKILL
+        if process.exitcode == 0:  # on a busy machine it may end before the last kill: once more
+            assert numbers(broken) == numbers(whole)
+            shutil.rmtree(broken)
+            log.unlink()
     finish(start(trainers.train, broken, log))
 
     assert len(numbers(whole)) == len(trainers.runs())
