@@ -1,9 +1,11 @@
 """Import from whatever the user has, and nothing but what belongs to the corpus."""
 
+import hashlib
 import io
 import lzma
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import pytest
 from corpora import STORIES
@@ -11,7 +13,7 @@ from sound import WORDS
 
 from lohe.tasks import KeywordSpotting, TinyStories, WikiText2, archives, manifest
 from lohe.tasks.archives import import_corpus
-from lohe.tasks.sources import find_source
+from lohe.tasks.sources import SOURCES, find_source
 from lohe.tasks.verify import list_corpora, verify_corpus
 
 TEXTS = {f"TinyStories-{split}.txt": STORIES.encode() for split in ("train", "valid")}
@@ -204,12 +206,31 @@ def test_what_cannot_be_read_replaces_nothing(tmp_path):
     assert {c.state for c in verify_corpus("tinystories", tmp_path / "root")} == {"ok"}
 
 
+def test_a_bad_member_replaces_none_of_the_others(tmp_path, monkeypatch):
+    """Not the train text that came before the broken one, nor its compressed twin."""
+    splits = ("test", "train", "valid")
+    texts = {f"wiki.{split}.tokens": f"the {split} text".encode() for split in splits}
+    pinned = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+    del pinned["wiki.train.tokens"]
+    source = replace(find_source("wikitext2"), pinned=pinned)
+    monkeypatch.setitem(SOURCES, "wikitext2", source)
+    root = tmp_path / "root"
+    packed = {f"{name}.xz": lzma.compress(text) for name, text in texts.items()}
+    import_corpus("wikitext2", write_folder(tmp_path / "good", packed), root)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    bad = {"wiki.train.tokens": b"the tr", "wiki.valid.tokens": b"the broken text"}
+    bad["wiki.test.tokens.xz"] = packed["wiki.test.tokens.xz"]
+    with pytest.raises(ValueError, match=r"wiki\.valid\.tokens has the wrong checksum"):
+        import_corpus("wikitext2", write_folder(tmp_path / "bad", bad), root)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
 def test_half_of_a_word_is_not_taken_for_the_word(tmp_path, speech, monkeypatch):
     clips, place = speech / "speech_commands_v0.02", archives._place
 
-    def stops(*arguments):
-        place(*arguments)
-        if "yes" in str(arguments[2]):
+    def stops(brought, target):
+        place(brought, target)
+        if "yes" in str(target):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(archives, "_place", stops)

@@ -1,25 +1,38 @@
 """Files that are there whole or not at all, whatever moment the process dies at."""
 
 import errno
-import os
+import shutil
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from uuid import uuid4
+
+PART = ".part-"  # what a file or folder is called until it is whole
 
 
 @contextmanager
 def replacing(path: Path) -> Iterator[Path]:
     """A hidden temporary path beside `path`, which takes its place if the block succeeds."""
     path.parent.mkdir(parents=True, exist_ok=True)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=".part-", suffix=path.suffix)
-    os.close(handle)
-    temporary = Path(name)
+    temporary = path.with_name(f"{PART}{uuid4().hex}{path.suffix}")
     try:
         yield temporary
         temporary.replace(path)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+@contextmanager
+def staging(folder: Path) -> Iterator[Path]:
+    """A hidden folder in `folder`, on the same disk, for what has to be checked before it is let
+    out; what is still in it at the end is deleted."""
+    folder.mkdir(parents=True, exist_ok=True)
+    hidden = Path(tempfile.mkdtemp(dir=folder, prefix=PART))
+    try:
+        yield hidden
+    finally:
+        shutil.rmtree(hidden)
 
 
 @contextmanager
