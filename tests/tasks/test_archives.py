@@ -3,6 +3,8 @@
 import hashlib
 import io
 import lzma
+import os
+import sys
 import tarfile
 import zipfile
 from dataclasses import replace
@@ -13,6 +15,7 @@ from sound import WORDS
 
 from lohe.tasks import KeywordSpotting, TinyStories, WikiText2, archives, manifest
 from lohe.tasks.archives import import_corpus
+from lohe.tasks.atomic import staging, write_text
 from lohe.tasks.sources import SOURCES, find_source
 from lohe.tasks.verify import list_corpora, verify_corpus
 
@@ -223,6 +226,32 @@ def test_a_bad_member_replaces_none_of_the_others(tmp_path, monkeypatch):
     with pytest.raises(ValueError, match=r"wiki\.valid\.tokens has the wrong checksum"):
         import_corpus("wikitext2", write_folder(tmp_path / "bad", bad), root)
     assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_what_is_written_may_be_read_by_whom_the_umask_lets(tmp_path):
+    before = os.umask(0o027)
+    try:
+        import_corpus("tinystories", write_folder(tmp_path / "good", TEXTS), tmp_path / "root")
+        TinyStories().load(tmp_path / "root")
+    finally:
+        os.umask(before)
+    written = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+    assert {path.suffix for path in written} == {".txt", ".json", ".safetensors"}
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o640}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
+def test_what_a_killed_import_left_is_swept_by_the_next(tmp_path):
+    good, root = write_folder(tmp_path / "good", TEXTS), tmp_path / "root"
+    killed = write_folder(root / "tinystories" / ".part-abc", {"TinyStories-train.txt": b"hal"})
+    with staging(root / "tinystories") as other:  # of someone who is still at work
+        assert not killed.exists()
+        import_corpus("tinystories", good, root)
+        assert other.exists()
+    assert not list(root.rglob(".part-*"))
+    write_folder(root / "tinystories", {".part-q.json": b"{"})
+    write_text(root / "tinystories" / "a.json", "{}")
+    assert not list(root.rglob(".part-*"))
 
 
 def test_half_of_a_word_is_not_taken_for_the_word(tmp_path, speech, monkeypatch):
