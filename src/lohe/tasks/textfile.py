@@ -1,5 +1,6 @@
 """Corpora as lines of UTF-8, from plain or .xz files, one line in memory at a time."""
 
+import codecs
 import hashlib
 import lzma
 from collections.abc import Iterator
@@ -25,6 +26,8 @@ def find_text(folder: Path, name: str, source: str) -> Path:
 class TextFile:
     """Lines of a file; once they have all been read, `sha256` is that of the uncompressed text.
 
+    A mark of UTF-8 at the start (BOM) is no part of the first line.
+
     >>> import tempfile
     >>> path = Path(tempfile.mkdtemp()) / "two.txt"
     >>> _ = path.write_text("once upon\\na time", encoding="utf-8")
@@ -48,14 +51,27 @@ class TextFile:
                 yield self._decode(line, number)
 
     def _decode(self, line: bytes, number: int) -> str:
+        if number == 1:
+            if line.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)):
+                raise self._misread("it begins with a mark of UTF-16", "utf-16")
+            line = line.removeprefix(codecs.BOM_UTF8)
+        if (nul := line.find(0)) >= 0:
+            raise self._misread(
+                f"line {number} has the byte 0x00 at column {nul + 1}, as UTF-16 has", "utf-16le"
+            )
         try:
             return line.decode("utf-8")
         except UnicodeDecodeError as error:
-            raise ValueError(
-                f"{self.path} is not UTF-8: line {number} has the byte 0x{line[error.start]:02x} "
-                f"at column {error.start + 1}. Save it again as UTF-8 (for instance "
-                f"`iconv -f latin1 -t utf-8`), or import an unchanged copy of the release."
+            raise self._misread(
+                f"line {number} has the byte 0x{line[error.start]:02x} at column {error.start + 1}",
+                "latin1",
             ) from None
+
+    def _misread(self, why: str, encoding: str) -> ValueError:
+        return ValueError(
+            f"{self.path} is not UTF-8: {why}. Save it again as UTF-8 (for instance "
+            f"`iconv -f {encoding} -t utf-8`), or import an unchanged copy of the release."
+        )
 
 
 @contextmanager
