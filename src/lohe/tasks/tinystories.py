@@ -42,9 +42,9 @@ class TinyStories(language.NextWord):
     """TinyStories as in App. B: `vocab` words and four specials, chunks of `tokens`.
 
     A story is BOS + words + EOS, cut into consecutive chunks: only the first has the BOS, only the
-    last the EOS. `empty` says what a story without words is: an error, or nothing. The release has no test
-    split: `halves` makes one of the second half of the validation stories, for those who select on
-    the first.
+    last the EOS. `empty` says what a story without words is: an error, or nothing. The release has
+    no test split: `halves` makes one of the second half of the validation stories, for those who
+    select on the first.
     """
 
     tokens: int = 128
