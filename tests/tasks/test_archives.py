@@ -254,6 +254,23 @@ def test_what_a_killed_import_left_is_swept_by_the_next(tmp_path):
     assert not list(root.rglob(".part-*"))
 
 
+def test_bytes_are_reported_while_they_are_copied_and_checked(tmp_path, speech, monkeypatch):
+    monkeypatch.setattr(archives, "BLOCK", 50)
+    heard = []
+    copy, size = write_folder(tmp_path / "copy", TEXTS), len(STORIES.encode())
+    import_corpus("tinystories", copy, tmp_path / "root", lambda *report: heard.append(report))
+    for name in TEXTS:
+        said = [report for report in heard if report[0] == f"importing {name}"]
+        assert said[0] == (f"importing {name}", 50, size)
+        assert said[-1] == (f"importing {name}", size, size)
+        assert (f"checking {name}", size, size) in heard
+    clips, heard = speech / "speech_commands_v0.02", []
+    import_corpus("speech-commands", clips, tmp_path, lambda *report: heard.append(report))
+    size = sum(clip.stat().st_size for clip in clips.rglob("*.wav"))
+    assert ("importing speech-commands", size, None) in heard
+    assert heard[-1] == ("checking speech_commands_v0.02", size, size)
+
+
 def test_half_of_a_word_is_not_taken_for_the_word(tmp_path, speech, monkeypatch):
     clips, place = speech / "speech_commands_v0.02", archives._place
 

@@ -36,13 +36,15 @@ def replacing(path: Path) -> Iterator[Path]:
 @contextmanager
 def staging(folder: Path) -> Iterator[Path]:
     """A hidden folder in `folder`, on the same disk, for what has to be checked before it is let
-    out; what is still in it at the end is deleted."""
+    out; what is still in it at the end is deleted, and `folder` too where it is empty."""
     with _swept(folder):
         hidden = Path(tempfile.mkdtemp(dir=folder, prefix=PART))
         try:
             yield hidden
         finally:
             shutil.rmtree(hidden)
+            with suppress(OSError):
+                folder.rmdir()
 
 
 @contextmanager

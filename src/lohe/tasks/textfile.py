@@ -3,10 +3,14 @@
 import codecs
 import hashlib
 import lzma
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
+
+from lohe.tasks.progress import Progress, silent
+
+BLOCK = 1 << 20  # bytes from one report of progress to the next
 
 
 def find_text(folder: Path, name: str, source: str) -> Path:
@@ -87,10 +91,18 @@ def open_text(path: Path) -> Iterator[IO[bytes]]:
         ) from None
 
 
-def text_sha256(path: Path) -> str:
+def text_sha256(path: Path, progress: Progress = silent) -> str:
     """sha256 of the uncompressed text: the same for `wiki.test.raw` and `wiki.test.raw.xz`."""
+    size = None if path.suffix == ".xz" else path.stat().st_size
     with open_text(path) as file:
-        digest = hashlib.sha256()
-        while block := file.read(1 << 20):
-            digest.update(block)
+        return sha256_of(file.read, f"checking {path.name}", size, progress)
+
+
+def sha256_of(read: Callable[[int], bytes], what: str, size: int | None, progress: Progress) -> str:
+    """sha256 of all that `read` gives, `size` bytes if that is known."""
+    digest, done = hashlib.sha256(), 0
+    while block := read(BLOCK):
+        digest.update(block)
+        done += len(block)
+        progress(what, done, size)
     return digest.hexdigest()
