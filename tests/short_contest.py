@@ -36,7 +36,7 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
         patch.setitem(given, "trials", [trial | small for trial in given["trials"][:2]])
     for name, seeds in SEEDS.items():
         stage = STAGES[name]
-        cut = trials.Stage(1, stage.seeds[:seeds], stage.precision, stage.test)
+        cut = trials.Stage(1, stage.seeds[:seeds], test=stage.test)  # the CPU has no tf32
         patch.setitem(STAGES, name, cut)
     for name, dimensions in {"ASKED": (), "FITTED": (2, 4), "HELD_OUT": (8,)}.items():
         patch.setattr(trials, name, dimensions)

@@ -125,7 +125,19 @@ def test_a_dry_run_says_what_is_there_and_what_is_not(trained):
     assert sorted(Store(store).load(smoke_runs(0)[0].recipe())) == [0, 1]
 
 
-def test_a_dry_run_on_nothing_leaves_nothing(tmp_path):
+def test_a_dry_run_into_a_new_store_goes_by_the_times_of_results(trained, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    shutil.copytree(trained[0], "results")
+    ask = ("run", "table2", "--scale", "smoke", "--seeds", "0", "--dry-run")
+    first, said, *rest = lohe(*ask, "--store", "new", "--device", "cpu").stdout.splitlines()
+    assert first == f"{PACKS} runs, 0 cached, {PACKS} to train"
+    assert said == "new has no times on cpu: by those of results"
+    assert re.fullmatch(r"  SVA, Softmax, seeds 0: 2 epochs, about \d+ (?:s|min)", rest[0])
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_dry_run_on_nothing_leaves_nothing(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     result = lohe("run", "table2", "--store", tmp_path / "new", "--dry-run")
     assert result.exit_code == 0
     assert result.stdout.startswith("1000 runs, 0 cached, 1000 to train\n")
@@ -177,8 +189,10 @@ def test_data_that_is_not_there_is_named(tmp_path):
     result = lohe(
         "run", "table4", "--scale", "quick", "--store", tmp_path / "store", "--data", tmp_path
     )
-    assert result.exit_code == 2
+    assert result.exit_code == 1
+    assert "Usage" not in result.stderr
     said = " ".join(result.stderr.split("Error: ")[-1].split())
+    assert "Invalid value" not in said
     assert "wiki.train.tokens is missing" in said
     assert "lohe data fetch wikitext2" in said
     assert "Traceback" not in result.output

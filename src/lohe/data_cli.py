@@ -52,7 +52,7 @@ def import_(
     root: Root = None,
 ) -> None:
     """Brings a copy that you have into the data root."""
-    with _plain_errors(), _reporting(bytes_=False) as progress:
+    with _plain_errors(), _reporting(bytes_=True) as progress:
         items = import_corpus(corpus, path, root, progress)
     typer.echo(f"{corpus}: {len(items)} items in {items[0].parent}")
     for check in unofficial(corpus, root):

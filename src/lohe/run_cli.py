@@ -190,7 +190,7 @@ def _evidence(store: Path | None, scale: str, corpus: str) -> Evidence:
     records = readable_records(Store(_root(store, scale)))
     evidence = Evidence(records, _setting(scale, corpus, records))
     if store and not store.is_dir():
-        raise FileNotFoundError(f"--store {store} is no folder: lohe run --store {store} makes it.")
+        raise ValueError(f"--store {store} is no folder: lohe run --store {store} makes it.")
     return evidence
 
 
@@ -220,11 +220,15 @@ def _setting(scale: str, corpus: str, records: list[Record]) -> Setting:
 
 @contextmanager
 def refusals(stopped: str = "The same command continues.") -> Iterator[None]:
-    """What a user can cause, in one line: 2 for what was asked, 1 for the disk, 130 for Ctrl-C."""
+    """What a user can cause, in one line: 2 for what was asked, 1 for what is not there and for the
+    disk, 130 for Ctrl-C."""
     try:
         yield
-    except (ValueError, FileNotFoundError, ImportError) as error:
+    except ValueError as error:
         raise typer.BadParameter(str(error)) from None
+    except ImportError as error:
+        typer.echo(f"Error: {error}", err=True)
+        raise typer.Exit(1) from None
     except OSError as error:
         about = f"{error.filename}: " if error.filename else ""
         typer.echo(f"Error: {about}{error.strerror or error}", err=True)
@@ -297,11 +301,15 @@ def _plan(
     wanted = list(dict.fromkeys(runs + models))
     todo = missing(wanted, store, size, models)
     waiting = sum(len(p.seeds) for p in todo)
-    estimates = Estimates(_quietly(store), device)
-    console = Console(highlight=False, markup=False)
+    estimates, console = Estimates(_quietly(store), device), Console(highlight=False, markup=False)
+    elsewhere = not estimates and store.root != RESULTS and RESULTS.is_dir()
+    if elsewhere:
+        estimates = Estimates(_quietly(Store(RESULTS)), device)
     console.print(
         f"{len(wanted)} runs, {len(wanted) - waiting} cached, {waiting} to train", style="bold"
     )
+    if elsewhere and estimates:
+        console.print(f"{store.root} has no times on {device}: by those of {RESULTS}")
     known, unknown = [], 0
     for pack in todo:
         guess = estimates.pack(pack)

@@ -86,11 +86,11 @@ def test_the_trained_models_can_be_kept(store):
 
 
 def test_a_record_says_what_was_trained_where_and_on_what(store):
-    finished(seeds(4, 6, 5, precision="tf32"), store, size=10)
-    found = store.load(seeds(0, precision="tf32")[0].recipe())
+    finished(seeds(4, 6, 5, precision="bf16"), store, size=10)
+    found = store.load(seeds(0, precision="bf16")[0].recipe())
     assert sorted(found) == [4, 5, 6]
     record = found[5]
-    assert record.recipe["precision"] == "tf32"
+    assert record.recipe["precision"] == "bf16"
     assert record.recipe["model"]["d_model"] == 8
     assert record.code_version == code_version()
     assert record.code_version.startswith(f"{lohe.__version__}+")

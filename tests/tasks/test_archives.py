@@ -1,9 +1,13 @@
 """Import from whatever the user has, and nothing but what belongs to the corpus."""
 
+import hashlib
 import io
 import lzma
+import os
+import sys
 import tarfile
 import zipfile
+from dataclasses import replace
 
 import pytest
 from corpora import STORIES
@@ -11,7 +15,8 @@ from sound import WORDS
 
 from lohe.tasks import KeywordSpotting, TinyStories, WikiText2, archives, manifest
 from lohe.tasks.archives import import_corpus
-from lohe.tasks.sources import find_source
+from lohe.tasks.atomic import staging, write_text
+from lohe.tasks.sources import SOURCES, find_source
 from lohe.tasks.verify import list_corpora, verify_corpus
 
 TEXTS = {f"TinyStories-{split}.txt": STORIES.encode() for split in ("train", "valid")}
@@ -204,12 +209,74 @@ def test_what_cannot_be_read_replaces_nothing(tmp_path):
     assert {c.state for c in verify_corpus("tinystories", tmp_path / "root")} == {"ok"}
 
 
+def test_a_bad_member_replaces_none_of_the_others(tmp_path, monkeypatch):
+    """Not the train text that came before the broken one, nor its compressed twin."""
+    splits = ("test", "train", "valid")
+    texts = {f"wiki.{split}.tokens": f"the {split} text".encode() for split in splits}
+    pinned = {name: hashlib.sha256(text).hexdigest() for name, text in texts.items()}
+    del pinned["wiki.train.tokens"]
+    source = replace(find_source("wikitext2"), pinned=pinned)
+    monkeypatch.setitem(SOURCES, "wikitext2", source)
+    root = tmp_path / "root"
+    packed = {f"{name}.xz": lzma.compress(text) for name, text in texts.items()}
+    import_corpus("wikitext2", write_folder(tmp_path / "good", packed), root)
+    before = {path: path.read_bytes() for path in root.rglob("*") if path.is_file()}
+    bad = {"wiki.train.tokens": b"the tr", "wiki.valid.tokens": b"the broken text"}
+    bad["wiki.test.tokens.xz"] = packed["wiki.test.tokens.xz"]
+    with pytest.raises(ValueError, match=r"wiki\.valid\.tokens has the wrong checksum"):
+        import_corpus("wikitext2", write_folder(tmp_path / "bad", bad), root)
+    assert {path: path.read_bytes() for path in root.rglob("*") if path.is_file()} == before
+
+
+def test_what_is_written_may_be_read_by_whom_the_umask_lets(tmp_path):
+    before = os.umask(0o027)
+    try:
+        import_corpus("tinystories", write_folder(tmp_path / "good", TEXTS), tmp_path / "root")
+        TinyStories().load(tmp_path / "root")
+    finally:
+        os.umask(before)
+    written = [path for path in (tmp_path / "root").rglob("*") if path.is_file()]
+    assert {path.suffix for path in written} == {".txt", ".json", ".safetensors"}
+    assert {path.stat().st_mode & 0o777 for path in written} == {0o640}
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="needs POSIX file locks")
+def test_what_a_killed_import_left_is_swept_by_the_next(tmp_path):
+    good, root = write_folder(tmp_path / "good", TEXTS), tmp_path / "root"
+    killed = write_folder(root / "tinystories" / ".part-abc", {"TinyStories-train.txt": b"hal"})
+    with staging(root / "tinystories") as other:  # of someone who is still at work
+        assert not killed.exists()
+        import_corpus("tinystories", good, root)
+        assert other.exists()
+    assert not list(root.rglob(".part-*"))
+    write_folder(root / "tinystories", {".part-q.json": b"{"})
+    write_text(root / "tinystories" / "a.json", "{}")
+    assert not list(root.rglob(".part-*"))
+
+
+def test_bytes_are_reported_while_they_are_copied_and_checked(tmp_path, speech, monkeypatch):
+    monkeypatch.setattr(archives, "BLOCK", 50)
+    heard = []
+    copy, size = write_folder(tmp_path / "copy", TEXTS), len(STORIES.encode())
+    import_corpus("tinystories", copy, tmp_path / "root", lambda *report: heard.append(report))
+    for name in TEXTS:
+        said = [report for report in heard if report[0] == f"importing {name}"]
+        assert said[0] == (f"importing {name}", 50, size)
+        assert said[-1] == (f"importing {name}", size, size)
+        assert (f"checking {name}", size, size) in heard
+    clips, heard = speech / "speech_commands_v0.02", []
+    import_corpus("speech-commands", clips, tmp_path, lambda *report: heard.append(report))
+    size = sum(clip.stat().st_size for clip in clips.rglob("*.wav"))
+    assert ("importing speech-commands", size, None) in heard
+    assert heard[-1] == ("checking speech_commands_v0.02", size, size)
+
+
 def test_half_of_a_word_is_not_taken_for_the_word(tmp_path, speech, monkeypatch):
     clips, place = speech / "speech_commands_v0.02", archives._place
 
-    def stops(*arguments):
-        place(*arguments)
-        if "yes" in str(arguments[2]):
+    def stops(brought, target):
+        place(brought, target)
+        if "yes" in str(target):
             raise KeyboardInterrupt
 
     monkeypatch.setattr(archives, "_place", stops)

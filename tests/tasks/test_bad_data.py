@@ -101,14 +101,44 @@ def test_text_without_words(wikitext):
         WikiText2(tokens=10).load(wikitext)
 
 
-@pytest.mark.parametrize("encoding", ["latin1", "utf-16"])
-def test_wrong_encoding(wikitext, encoding):
+@pytest.mark.parametrize(
+    ("encoding", "said"),
+    [
+        ("latin1", r"line 2 has the byte 0xe9 at column 7\..*`iconv -f latin1 "),
+        ("utf-16", r"it begins with a mark of UTF-16\..*`iconv -f utf-16 "),
+        ("utf-16-le", r"line 1 has the byte 0x00 at column 2.*`iconv -f utf-16le "),
+    ],
+)
+def test_wrong_encoding(wikitext, encoding, said):
     path = wikitext / "wikitext-2-raw" / "wiki.train.raw"
     path.write_text("a cat\nun café\n" * 40, encoding=encoding)
-    line = 2 if encoding == "latin1" else 1
-    match = rf"wiki\.train\.raw is not UTF-8: line {line} has the byte 0x\w\w.*iconv"
-    with pytest.raises(ValueError, match=match):
+    with pytest.raises(ValueError, match=rf"wiki\.train\.raw is not UTF-8: {said}"):
         WikiText2(tokens=10).load(wikitext)
+
+
+def test_a_mark_at_the_start_is_no_part_of_a_word(wikitext):
+    path = wikitext / "wikitext-2-raw" / "wiki.train.raw"
+    words = WikiText2(tokens=10).load(wikitext).names
+    path.write_text("\ufeff" + path.read_text(encoding="utf-8"), encoding="utf-8")
+    assert WikiText2(tokens=10).load(wikitext).names == words
+
+
+@pytest.mark.parametrize("story", ["...\n", '" ! "'])
+def test_a_story_of_punctuation_is_empty(stories, story):
+    path = stories / "tinystories" / "TinyStories-train.txt"
+    end = "\n<|endoftext|>\n"
+    path.write_text(f"One two three.{end}{story}{end}Four five six.{end}", encoding="utf-8")
+    with pytest.raises(ValueError, match=r"TinyStories-train\.txt has an empty story: no word"):
+        TinyStories().load(stories)
+    assert TinyStories(empty="skip").load(stories).facts["stories"]["train"] == 2
+
+
+def test_a_clip_in_two_formats(speech):
+    path = next((speech / "speech_commands_v0.02" / "yes").glob("*.wav"))
+    path.with_suffix(".flac").write_bytes(path.read_bytes())
+    twins = rf"{path.stem}\.flac and {path.stem}\.wav"
+    with pytest.raises(ValueError, match=rf"yes has the same clip twice, {twins}.* Delete"):
+        KeywordSpotting(WORDS).load(speech)
 
 
 def test_xz_cut_short(wikitext):

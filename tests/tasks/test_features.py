@@ -1,5 +1,7 @@
 """Keyword spotting on stored features: what a file holds is what a task sees, or an error."""
 
+import hashlib
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -46,6 +48,25 @@ def test_splits_and_labels_are_those_of_the_files(root):
     labels = {name: split.targets["label"].tolist() for name, split in data.splits.items()}
     assert labels == {"train": [0, 0, 1, 1], "valid": [0, 1, 1], "test": [0, 1]}
     assert data.facts["front_end"] == "mine"
+
+
+def test_of_which_recordings_they_are_is_said_where_the_files_tell(root):
+    data = TASK.load(root)
+    assert data.facts["data_version"] == "not told by the stored features"
+    for word, version in {"yes": "0.02", "no": "0.01"}.items():
+        path = write(root, word)
+        tensors = safetensors.torch.load_file(path)
+        safetensors.torch.save_file(tensors, path, {"data_version": f"speech_commands_v{version}"})
+    told = TASK.load(root).facts["data_version"]
+    assert told == "speech_commands_v0.01, speech_commands_v0.02"
+
+
+def test_the_checksum_of_stored_features_stays(root):
+    """Records are of it; it names the features as they were always named."""
+    data = TASK.load(root)
+    named = {k: data.facts[k] for k in ("task", "front_end", "sources")} | {"data_version": "mine"}
+    expected = hashlib.sha256(json.dumps(named, sort_keys=True).encode()).hexdigest()
+    assert data.checksum == expected
 
 
 def test_features_are_scaled_and_normalised_by_the_training_frames(root):

@@ -21,6 +21,10 @@ class Estimates:
             if str(record.environment.get("device", "")).startswith(kind):
                 self._groups.setdefault(key(record.recipe), []).append(record)
 
+    def __bool__(self) -> bool:
+        """Whether there are any."""
+        return bool(self._groups)
+
     def pack(self, pack: Pack) -> tuple[float, bool] | None:
         """Seconds for a pack, and whether its own recipe is behind them; None: unknown.
 

@@ -1,6 +1,5 @@
 """Bringing a copy that the user has, folder or archive, into the official layout."""
 
-import shutil
 import tarfile
 import zipfile
 import zlib
@@ -10,12 +9,12 @@ from pathlib import Path, PurePosixPath
 from typing import Protocol, runtime_checkable
 
 from lohe.tasks import manifest
-from lohe.tasks.atomic import replacing, room_for
+from lohe.tasks.atomic import room_for, staging
 from lohe.tasks.clips import UNFINISHED
-from lohe.tasks.progress import Progress, silent
+from lohe.tasks.progress import Progress, adding, silent
 from lohe.tasks.root import data_root
 from lohe.tasks.sources import Source, find_source
-from lohe.tasks.textfile import text_sha256
+from lohe.tasks.textfile import BLOCK, text_sha256
 
 DAMAGE = (zipfile.BadZipFile, tarfile.TarError, zlib.error, EOFError)
 
@@ -42,44 +41,60 @@ def import_corpus(
     source = find_source(source) if isinstance(source, str) else source
     root = data_root(root)
     unpack(source, path, root, progress)
-    return finish(source, root, origin=path.name)
+    return finish(source, root, origin=path.name, progress=progress)
 
 
 def unpack(source: Source, path: Path, root: Path, progress: Progress) -> None:
-    """Puts the members of `path` that belong to a corpus where they belong."""
-    placed = 0
+    """Puts the members of `path` that belong to a corpus where they belong.
+
+    All are brought and checked before the first one replaces anything.
+    """
+    folder = root / source.folder
+    with staging(folder) as hidden:
+        brought = _bring(source, path, folder, hidden, progress)
+        if not brought:
+            raise FileNotFoundError(
+                f"{path} holds nothing that belongs to {source.name}; expected were files called "
+                f"{', '.join(source.expected)}. Name the folder or the archive (.zip, .tar.gz) "
+                f"that has them; if this is that archive, it is cut short: get it again."
+            )
+        if not source.needs_all:
+            (folder / UNFINISHED).touch()
+        for where in brought:
+            _place(hidden / where, folder / where)
+
+
+def _bring(source: Source, path: Path, folder: Path, hidden: Path, progress: Progress) -> list[str]:
+    """Copies the members that belong to a corpus into `hidden`, and checks them; their places."""
+    brought: dict[str, None] = {}  # a later member of the same name takes the earlier one's place
+    add = adding(progress)
     try:
         for member, size, content in _members(path):
             with closing(content):
                 if (where := source.place(member)) is not None:
-                    target = root / source.folder / where
-                    with room_for(target, size):
-                        if not source.needs_all:
-                            target.parent.mkdir(parents=True, exist_ok=True)
-                            (root / source.folder / UNFINISHED).touch()
-                        _place(source, content, target, f"{path}: {member}")
-                    placed += 1
-                    progress(f"importing {source.name}", placed, None)
+                    with room_for(folder / where, size):
+                        # texts one by one; of clips there are too many
+                        text = f"importing {where}", size
+                        what = text if source.needs_all else (f"importing {source.name}", None)
+                        _copy(content, hidden / where, *what, add)
+                    _check(source, hidden / where, folder / where, f"{path}: {member}", progress)
+                    brought.pop(where, None)
+                    brought[where] = None
     except DAMAGE as error:
         raise ValueError(
             f"{path} cannot be unpacked ({error}): it is cut short or damaged. Get it again."
         ) from None
-    if not placed:
-        raise FileNotFoundError(
-            f"{path} holds nothing that belongs to {source.name}; expected were files called "
-            f"{', '.join(source.expected)}. Name the folder or the archive (.zip, .tar.gz) that "
-            f"has them; if this is that archive, it is cut short: get it again."
-        )
+    return list(brought)
 
 
-def finish(source: Source, root: Path, origin: str) -> list[Path]:
+def finish(source: Source, root: Path, origin: str, progress: Progress = silent) -> list[Path]:
     """Records the checksums of what has come into the folder; complains if a split is missing.
 
     Of Speech Commands some words will do: a task says which ones it needs.
     """
     items = source.items(root)
     with room_for(root / source.folder / manifest.NAME):
-        manifest.record(root / source.folder, items, origin)
+        manifest.record(root / source.folder, items, origin, progress)
     (root / source.folder / UNFINISHED).unlink(missing_ok=True)
     missing = source.missing(root)
     if missing and (source.needs_all or not items):
@@ -90,27 +105,38 @@ def finish(source: Source, root: Path, origin: str) -> list[Path]:
     return items
 
 
-def _place(source: Source, content: Content, target: Path, origin: str) -> None:
-    with replacing(target) as temporary:
-        with temporary.open("wb") as file:
-            shutil.copyfileobj(content, file, 1 << 20)
-        if not temporary.stat().st_size:
-            raise ValueError(f"{origin} is empty (0 bytes): get it again. Nothing was replaced.")
-        pinned = source.pinned.get(target.name.removesuffix(".xz"))
-        found = _readable(temporary, origin) if pinned or target.suffix == ".xz" else None
-        if pinned is not None and found != pinned:
-            raise ValueError(
-                f"{origin} has the wrong checksum: sha256 {found}, but the release has {pinned}. "
-                f"It is another edition or damaged; get it again. To use it all the same, put it "
-                f"at {target} yourself: records then name its own checksum."
-            )
+def _copy(content: Content, to: Path, what: str, size: int | None, add: Progress) -> None:
+    to.parent.mkdir(exist_ok=True)
+    with to.open("wb") as file:
+        while block := content.read(BLOCK):
+            file.write(block)
+            add(what, len(block), size)
+
+
+def _check(source: Source, brought: Path, target: Path, origin: str, progress: Progress) -> None:
+    """Raises unless what was brought may take its place at `target`."""
+    if not brought.stat().st_size:
+        raise ValueError(f"{origin} is empty (0 bytes): get it again. Nothing was replaced.")
+    pinned = source.pinned.get(target.name.removesuffix(".xz"))
+    found = _readable(brought, origin, progress) if pinned or target.suffix == ".xz" else None
+    if pinned is not None and found != pinned:
+        raise ValueError(
+            f"{origin} has the wrong checksum: sha256 {found}, but the release has {pinned}. "
+            f"It is another edition or damaged; get it again. To use it all the same, put it "
+            f"at {target} yourself: records then name its own checksum. Nothing was replaced."
+        )
+
+
+def _place(brought: Path, target: Path) -> None:
+    target.parent.mkdir(exist_ok=True)
+    brought.replace(target)
     _twin(target).unlink(missing_ok=True)  # an older copy, which would now be the wrong one
 
 
-def _readable(text: Path, origin: str) -> str:
+def _readable(text: Path, origin: str, progress: Progress) -> str:
     """The checksum of a text, which has to be read to its end for it."""
     try:
-        return text_sha256(text)
+        return text_sha256(text, progress)
     except ValueError:
         raise ValueError(
             f"{origin} cannot be decompressed: it is cut short or damaged. Get it again. What was "

@@ -2,6 +2,7 @@
 
 import hashlib
 import re
+from itertools import pairwise
 from pathlib import Path
 
 import numpy as np
@@ -55,6 +56,12 @@ def list_clips(folder: Path, word: str, source: str) -> list[Path]:
             f"{', '.join(words) or 'none'}. Get them with `lohe data fetch {source}`, or from a "
             f"copy that you have with `lohe data import {source} PATH`, or ask for other words."
         )
+    for one, other in pairwise(clips):  # in the order of names, so twins stand together
+        if one.stem == other.stem:
+            raise ValueError(
+                f"{folder / word} has the same clip twice, {one.name} and {other.name}, and it "
+                f"would count twice. Delete one of each such pair."
+            )
     return clips
 
 

@@ -5,10 +5,12 @@ ROOT/keyword-features/NAME/WORD.safetensors holds, for all clips of a word,
     features   (clips, frames, bins), uint8 or floating point
     split      (clips,), uint8: 0 train, 1 valid, 2 test
     scale      (2,), float64: a feature is stored * scale[0] + scale[1]
+
+and may say in its metadata, as `data_version`, of which recordings they are.
 """
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import safetensors
@@ -22,6 +24,7 @@ from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 
 FOLDER = "keyword-features"
+UNTOLD = "not told by the stored features"
 
 
 @dataclass(frozen=True)
@@ -40,7 +43,7 @@ class KeywordFeatures(kws.WhichWord):
 
     def load(self, root: Path | None = None, progress: Progress = silent) -> Data:
         folder = data_root(root) / FOLDER / self.name
-        features, splits, sources = {}, {}, {}
+        features, splits, sources, versions = {}, {}, {}, set[str]()
         for k, word in enumerate(self.words):
             progress(f"reading {self.name}", k, len(self.words))
             path = folder / f"{word}.safetensors"
@@ -52,6 +55,7 @@ class KeywordFeatures(kws.WhichWord):
                 )
             sources[word] = hashlib.sha256(path.read_bytes()).hexdigest()
             features[word], splits[word] = _read(path)
+            versions.add(_version(path))
         shapes = {word: tuple(x.shape[1:]) for word, x in features.items()}
         if len(set(shapes.values())) > 1:
             raise ValueError(
@@ -61,10 +65,16 @@ class KeywordFeatures(kws.WhichWord):
         facts = {
             "task": asdict(self),
             "front_end": self.name,
-            "data_version": self.name,
+            "data_version": self.name,  # as in all records so far, whose checksum names it
             "sources": sources,
         }
-        return kws.assemble(features, splits, facts)
+        data = kws.assemble(features, splits, facts)
+        return replace(data, facts=data.facts | {"data_version": ", ".join(sorted(versions))})
+
+
+def _version(path: Path) -> str:
+    with safetensors.safe_open(path, framework="pt") as file:
+        return (file.metadata() or {}).get("data_version", UNTOLD)
 
 
 def _read(path: Path) -> tuple[Float[Tensor, "clip frame bin"], list[str]]:

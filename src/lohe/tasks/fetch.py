@@ -1,6 +1,5 @@
 """Fetching a corpus from its official address: resumed where it broke off, checked, unpacked."""
 
-import hashlib
 import http.client
 import json
 import urllib.error
@@ -13,6 +12,7 @@ from lohe.tasks.atomic import room_for, write_text
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
 from lohe.tasks.sources import Download, Source, find_source
+from lohe.tasks.textfile import sha256_of
 from lohe.tasks.verify import verify_corpus
 
 ATTEMPTS = 4  # connections, each going on where the one before broke off
@@ -35,11 +35,11 @@ def fetch_corpus(
         return source.items(root)
     for download, archive in zip(source.downloads, archives, strict=True):
         fetch_file(download, archive, source.name, progress)
-        _check_arrival(source, root, download, archive)
+        _check_arrival(source, root, download, archive, progress)
     for archive in archives:
         unpack(source, archive, root, progress)
         archive.unlink()
-    return finish(source, root, origin=source.downloads[0].url)
+    return finish(source, root, origin=source.downloads[0].url, progress=progress)
 
 
 def fetch_file(download: Download, target: Path, corpus: str, progress: Progress = silent) -> None:
@@ -127,10 +127,13 @@ def _note(part: Path) -> Path:
     return part.with_name(part.name + ".json")
 
 
-def _check_arrival(source: Source, root: Path, download: Download, archive: Path) -> None:
+def _check_arrival(
+    source: Source, root: Path, download: Download, archive: Path, progress: Progress
+) -> None:
     """Against the pinned checksum, else against what came from there the first time."""
     with archive.open("rb") as file:
-        found = hashlib.file_digest(file, "sha256").hexdigest()
+        size = archive.stat().st_size
+        found = sha256_of(file.read, f"checking {archive.name}", size, progress)
     first = manifest.read(root / source.folder).get(download.name, {"sha256": found})
     expected = download.sha256 or first["sha256"]
     if found != expected:

@@ -10,6 +10,7 @@ from typing import Any
 
 from lohe.tasks.atomic import write_text
 from lohe.tasks.clips import clip_files
+from lohe.tasks.progress import Progress, adding, silent
 from lohe.tasks.textfile import text_sha256
 
 NAME = "manifest.json"
@@ -31,10 +32,14 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
         ) from None
 
 
-def record(folder: Path, items: list[Path], origin: str) -> None:
+def record(folder: Path, items: list[Path], origin: str, progress: Progress = silent) -> None:
     """Keeps the checksums of `items`, which lie in `folder`, as what arrived from `origin`."""
+    add = adding(progress)
+    sizes = {i: sum(f.stat().st_size for f in clip_files(i)) for i in items if i.is_dir()}
     for item in items:
-        note(folder, item.name.removesuffix(".xz"), sha256(item), origin)
+        note(folder, item.name.removesuffix(".xz"), sha256(item, progress), origin)
+        if item in sizes:
+            add(f"checking {folder.name}", sizes[item], sum(sizes.values()))
 
 
 def note(folder: Path, name: str, sha256: str, origin: str) -> None:
@@ -54,9 +59,9 @@ def check(item: Path, found: str) -> None:
         )
 
 
-def sha256(item: Path) -> str:
+def sha256(item: Path, progress: Progress = silent) -> str:
     """Checksum of a text (uncompressed: .xz makes no difference) or of a folder of clips."""
-    return folder_sha256(clip_files(item)) if item.is_dir() else text_sha256(item)
+    return folder_sha256(clip_files(item)) if item.is_dir() else text_sha256(item, progress)
 
 
 def folder_sha256(files: list[Path]) -> str:

@@ -30,6 +30,7 @@ FOLDER = "tinystories"
 FILES = {"train": "TinyStories-train.txt", "valid": "TinyStories-valid.txt"}
 END_OF_STORY = "<|endoftext|>"
 REPORT = 2_000  # stories or chunks from one report of progress to the next
+VERSION = 2  # of the reading; raised where the same text gives other chunks
 SHORTEST = 5  # a chunk of four tokens or fewer is dropped
 
 # every ASCII punctuation mark becomes a space: the models see words only
@@ -41,9 +42,9 @@ class TinyStories(language.NextWord):
     """TinyStories as in App. B: `vocab` words and four specials, chunks of `tokens`.
 
     A story is BOS + words + EOS, cut into consecutive chunks: only the first has the BOS, only the
-    last the EOS. `empty` says what an empty story is: an error, or nothing. The release has no test
-    split: `halves` makes one of the second half of the validation stories, for those who select on
-    the first.
+    last the EOS. `empty` says what a story without words is: an error, or nothing. The release has
+    no test split: `halves` makes one of the second half of the validation stories, for those who
+    select on the first.
     """
 
     tokens: int = 128
@@ -60,7 +61,7 @@ class TinyStories(language.NextWord):
         root = data_root(root)
         paths = {s: find_text(root / FOLDER, name, FOLDER) for s, name in FILES.items()}
         entry = root / "cache" / FOLDER / f"tokens{self.tokens}-vocab{self.vocab}-{self.empty}"
-        key = fingerprint(replace(self, halves=False), paths.values())
+        key = fingerprint((replace(self, halves=False), VERSION), paths.values())
         chunks, made = cached(entry, key, lambda: self._encode(paths, progress))
         for split, path in paths.items():
             manifest.check(path, made["sources"][FILES[split]])
@@ -124,12 +125,12 @@ class TinyStories(language.NextWord):
 
     def _stories(self, text: TextFile) -> Iterator[list[str]]:
         for last_line, story in read_stories(text):
-            if story and not story.isspace():
-                yield tokenize(story)
+            if words := tokenize(story):
+                yield words
             elif self.empty == "refuse":
                 raise ValueError(
-                    f"{text.path} has an empty story: nothing stands before the {END_OF_STORY} in "
-                    f'line {last_line}. Delete that line, or load with TinyStories(empty="skip").'
+                    f"{text.path} has an empty story: no word stands before the {END_OF_STORY} in "
+                    f'line {last_line}. Delete that story, or load with TinyStories(empty="skip").'
                 )
 
 

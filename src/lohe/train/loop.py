@@ -87,6 +87,11 @@ def train(
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"A pack needs at least one seed and each only once, got {seeds}.")
     device, data = torch.device(device), run.limited(data)
+    if run.precision == "tf32" and device.type != "cuda":
+        raise ValueError(
+            f"precision='tf32' is of NVIDIA GPUs; the {device.type} would compute float32 under "
+            "its name. Train on a GPU, or with precision='float32'."
+        )
     started = time.perf_counter()
     pack = Pack(run, seeds, data, device)
     examples, steps = run.examples(data), run.steps(data)
