@@ -60,6 +60,18 @@ def trained(tmp_path_factory):
     return store, lohe("run", "table2", "--scale", "smoke", "--seeds", "0-1", "--store", store)
 
 
+def test_another_precision_is_recorded_and_shown_apart(tmp_path):
+    how = ["table2", "--scale", "smoke", "--store", tmp_path]
+    found = lohe("run", *how, "--seeds", "0", "--precision", "float64")
+    assert found.exit_code == 0, found.output
+    assert {r.recipe["precision"] for r in Store(tmp_path).all()} == {"float64"}
+    shown, usual = lohe("show", *how, "--precision", "float64"), lohe("show", *how)
+    assert shown.stdout == found.stdout != usual.stdout
+    refused = lohe("run", *how, "--precision", "half")
+    assert refused.exit_code == 2
+    assert "precision='half' is not known" in " ".join(refused.stderr.split())
+
+
 def test_when_the_minutes_are_up_nothing_is_begun(tmp_path):
     result = lohe("run", "table2", "--scale", "smoke", "--store", tmp_path, "--minutes", 0)
     assert result.exit_code == 0, result.output

@@ -42,7 +42,7 @@ from lohe.experiments.tables import verdict_table
 from lohe.experiments.verdicts import judge
 from lohe.tasks import data_root, wikitext2
 from lohe.tasks.sources import find_source
-from lohe.train import Run
+from lohe.train import PRECISIONS, Run
 from lohe.viz.style import drawing, save
 
 RESULTS = Path("results")  # where records are, unless told otherwise
@@ -54,6 +54,13 @@ Scale = Annotated[
     typer.Option(
         help="full: every run of the study. quick: the same runs at two to five seeds, which count "
         "for full as well. smoke: two epochs on a little generated data; nothing is judged."
+    ),
+]
+Precision = Annotated[
+    str,
+    typer.Option(
+        help=f"Of the products in training: {', '.join(PRECISIONS)}. Each has records of its own; "
+        "those that we quote are float32."
     ),
 ]
 Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
@@ -70,6 +77,7 @@ def run_command(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     store: RootOfScale = None,
     corpus: CorpusName = "auto",
+    precision: Precision = "float32",
     pack: Annotated[int, typer.Option(help="Seeds trained at once.", min=1)] = 10,
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
     minutes: Annotated[
@@ -91,10 +99,12 @@ def run_command(
       lohe run table2 --seeds 0-4 --device cpu
       lohe run table4 --device cuda --pack 5 --dry-run
       lohe run table4 --device cuda --pack 5 --minutes 55
+      lohe run table4 --device cuda --pack 5 --precision tf32
     """
     with refusals():
         items, records = chosen(name), Store(_root(store, scale))
-        setting, where = Setting(scale, _corpora(corpus, data)), device_name(device)
+        setting = Setting(scale, _corpora(corpus, data), precision)
+        where = device_name(device)
         wanted, damaged = _seeds(seeds), _damaged(records)
         asked = seeded(all_runs(items.values(), setting), wanted)
         runs = [run for run in asked if key(run.recipe()) not in damaged]
@@ -123,6 +133,7 @@ def show_command(
     scale: Scale = "full",
     store: RootOfScale = None,
     corpus: CorpusName = "auto",
+    precision: Precision = "float32",
     figure: Annotated[Path | None, typer.Option(help="Write the figure to this file.")] = None,
 ) -> None:
     """Print an item of the paper from the records, without training.
@@ -133,7 +144,7 @@ def show_command(
       lohe show figure6 --figure figure6.png
     """
     with refusals():
-        items, evidence = chosen(name), _evidence(store, scale, corpus)
+        items, evidence = chosen(name), _evidence(store, scale, corpus, precision)
         _show(items, evidence)
         if figure:
             _draw(name, figure, evidence)
@@ -150,6 +161,7 @@ def compare_command(
     scale: Scale = "full",
     store: RootOfScale = None,
     corpus: CorpusName = "auto",
+    precision: Precision = "float32",
 ) -> None:
     """Our numbers beside the paper's, with verdicts: a summary, the headlines, every item.
 
@@ -162,7 +174,7 @@ def compare_command(
     """
     with refusals():
         asked = {name: item(name) for name in items or PAPER}
-        evidence = _evidence(store, scale, corpus)
+        evidence = _evidence(store, scale, corpus, precision)
         if html:
             from lohe.experiments import page
 
@@ -185,10 +197,10 @@ def _root(store: Path | None, scale: str) -> Path:
     return store or (SMOKE if scale == "smoke" else RESULTS)
 
 
-def _evidence(store: Path | None, scale: str, corpus: str) -> Evidence:
+def _evidence(store: Path | None, scale: str, corpus: str, precision: str) -> Evidence:
     """What to show; the default folder may be missing still, one that was asked for may not."""
     records = readable_records(Store(_root(store, scale)))
-    evidence = Evidence(records, _setting(scale, corpus, records))
+    evidence = Evidence(records, _setting(scale, corpus, precision, records))
     if store and not store.is_dir():
         raise ValueError(f"--store {store} is no folder: lohe run --store {store} makes it.")
     return evidence
@@ -204,18 +216,18 @@ def _corpora(name: str, root: Path | None) -> Corpora:
     return CORPORA[name]
 
 
-def _setting(scale: str, corpus: str, records: list[Record]) -> Setting:
+def _setting(scale: str, corpus: str, precision: str, records: list[Record]) -> Setting:
     """The setting to show; `auto`: the corpora of which there are more records."""
     if corpus != "auto":
-        return Setting(scale, _corpora(corpus, None))
+        return Setting(scale, _corpora(corpus, None), precision)
     keys = {key(record.recipe) for record in records}
 
     def recorded(corpora: Corpora) -> int:
-        runs = all_runs(PAPER.values(), Setting(scale, corpora))
+        runs = all_runs(PAPER.values(), Setting(scale, corpora, precision))
         recipes = {replace(run, seed=0) for run in runs}
         return sum(key(run.recipe()) in keys for run in recipes)
 
-    return Setting(scale, max((COMPACT, PAPERS), key=recorded))
+    return Setting(scale, max((COMPACT, PAPERS), key=recorded), precision)
 
 
 @contextmanager

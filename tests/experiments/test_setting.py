@@ -30,6 +30,19 @@ def test_other_corpora_change_the_data_and_how_long_stories_are_read():
     assert Setting().agreement(Softmax()) == recipes.agreement(Softmax())
 
 
+def test_a_precision_is_every_runs_and_has_records_of_its_own():
+    fast = Setting(precision="tf32")
+    for run, usual in (
+        (fast.agreement(Softmax()), Setting().agreement(Softmax())),
+        (fast.wikitext2(Softmax()), Setting().wikitext2(Softmax())),
+        (fast.tinystories(Softmax()), Setting().tinystories(Softmax())),
+    ):
+        assert run == replace(usual, precision="tf32")
+        assert key(run.recipe()) != key(usual.recipe())
+    with pytest.raises(ValueError, match=r"precision='half' is not known\. Choose from float32"):
+        Setting(precision="half").agreement(Softmax())
+
+
 def test_a_trend_needs_fewer_seeds():
     """Of a small TinyStories three; of the paper's own as many as the study asks for."""
     assert len(Setting().seeds_of("tinystories", 10)) == 3

@@ -90,13 +90,15 @@ CORPORA = {corpora.name: corpora for corpora in (PAPERS, COMPACT)}
 
 @dataclass(frozen=True)
 class Setting:
-    """A scale and the corpora; builds the runs of the four tasks for them.
+    """A scale, the corpora and a precision; builds the runs of the four tasks for them.
 
     At smoke scale the corpora are generated: nothing needs to be downloaded, nothing is learned.
+    Recorded numbers are float32; runs of another precision have records of their own.
     """
 
     scale: str = "full"
     chosen: Corpora = field(default=COMPACT)
+    precision: str = "float32"
 
     def __post_init__(self) -> None:
         known_scale(self.scale)
@@ -140,4 +142,4 @@ class Setting:
 
     def at_scale(self, run: Run) -> Run:
         """`smoke` goes through everything in seconds; else the recipe itself."""
-        return at_scale(run, self.scale)
+        return replace(at_scale(run, self.scale), precision=self.precision)

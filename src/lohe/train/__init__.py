@@ -2,9 +2,10 @@
 
 from lohe.train.loop import Checkpoint, Outcome, Trained, assembled, train
 from lohe.train.pack import Pack
-from lohe.train.run import Adam, AdamW, Run, brief, described
+from lohe.train.run import PRECISIONS, Adam, AdamW, Run, brief, described
 
 __all__ = [
+    "PRECISIONS",
     "Adam",
     "AdamW",
     "Checkpoint",
