@@ -4,7 +4,7 @@ import platform
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterable, Iterator
-from contextlib import nullcontext, suppress
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -179,18 +179,16 @@ def _train(
         listen("training", pack, epoch + 1, pack.run.epochs)
 
     listen("training", pack, 0, pack.run.epochs)
-    gpu = device.startswith("cuda")
-    with torch.cuda.device(device) if gpu else nullcontext():  # whose graphs are captured
-        return train(
-            pack.run,
-            pack.seeds,
-            data,
-            device=device,
-            checkpoint=checkpoint,
-            # on a GPU an epoch takes seconds, and writing hundreds of megabytes takes as long
-            checkpoint_every=30.0 if gpu else 0.0,
-            report=report,
-        )
+    return train(
+        pack.run,
+        pack.seeds,
+        data,
+        device=device,
+        checkpoint=checkpoint,
+        # on a GPU an epoch takes seconds, and writing hundreds of megabytes takes as long
+        checkpoint_every=30.0 if device.startswith("cuda") else 0.0,
+        report=report,
+    )
 
 
 def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Record]:
