@@ -313,15 +313,12 @@ def _plan(
     wanted = list(dict.fromkeys(runs + models))
     todo = missing(wanted, store, size, models)
     waiting = sum(len(p.seeds) for p in todo)
-    estimates, console = Estimates(_quietly(store), device), Console(highlight=False, markup=False)
-    elsewhere = not estimates and store.root != RESULTS and RESULTS.is_dir()
-    if elsewhere:
-        estimates = Estimates(_quietly(Store(RESULTS)), device)
+    (estimates, by), console = _estimates(store, device), Console(highlight=False, markup=False)
     console.print(
         f"{len(wanted)} runs, {len(wanted) - waiting} cached, {waiting} to train", style="bold"
     )
-    if elsewhere and estimates:
-        console.print(f"{store.root} has no times on {device}: by those of {RESULTS}")
+    if by != store.root:
+        console.print(f"{store.root} has no times on {device}: by those of {by}")
     known, unknown = [], 0
     for pack in todo:
         guess = estimates.pack(pack)
@@ -345,9 +342,19 @@ def _plan(
         console.print(f"In all {', '.join(total)}")
 
 
+def _estimates(store: Store, device: str) -> tuple[Estimates, Path]:
+    """By the times of the store; where it has none on this kind of device, by those of `results`;
+    and whose they are."""
+    own = Estimates(_quietly(store), device)
+    if own or not RESULTS.is_dir():
+        return own, store.root
+    others = Estimates(_quietly(Store(RESULTS)), device)
+    return (others, RESULTS) if others else (own, store.root)
+
+
 def _guess(store: Store, device: str) -> Callable[[Pack], float | None]:
     """Seconds that a pack may take, by what such packs took before."""
-    estimates = Estimates(_quietly(store), device)
+    estimates, _ = _estimates(store, device)
     return lambda pack: (estimates.pack(pack) or (None,))[0]
 
 
