@@ -1,10 +1,13 @@
 """Fixtures shared by all tests. Randomness enters only through `rng`."""
 
+from importlib.util import find_spec
+
 import pytest
 import torch
 from hypothesis import settings
 
-import typecheck  # noqa: F401  before the first module that it checks
+if find_spec("beartype"):  # without it shapes are not checked: a machine with a GPU and little else
+    import typecheck  # noqa: F401  before the first module that it checks
 
 # CI machines are shared and slow: no deadlines, and the same examples every time
 settings.register_profile("lohe", deadline=None, derandomize=True, max_examples=40)
