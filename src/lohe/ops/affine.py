@@ -3,8 +3,7 @@
 vmap of F.linear is a batched product and a pass for the bias, and its weight gradient sums
 thousands of rows in a handful of blocks. Here a wide layer has its bias inside the product, and a
 long sum is made in parts. On an H100 or H200 products of float32 go through the matrix units in
-three parts (`ops.triton.product`), as exact and twice as fast, and of TF32 the wide layer does;
-everywhere else they are PyTorch's.
+three parts (`ops.triton.product`), as exact and twice as fast; everywhere else they are PyTorch's.
 """
 
 from typing import Any
@@ -67,14 +66,10 @@ class Affine(Function):
     @staticmethod
     def forward(x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
         wide = weight.shape[1] >= WIDE * weight.shape[2]
-        if not wide or bias is None:
-            return _product(x, weight.mT, bias)
-        if _by_matrix_units(x, weight.mT):
-            from lohe.ops.triton.product import product
-
-            return product(x, weight.mT, bias, exact=not tf32_allowed())
-        x, weight = _with_bias_columns(x, weight, bias)
-        return x @ weight.mT
+        if wide and bias is not None and not _by_matrix_units(x, weight.mT):
+            x, weight = _with_bias_columns(x, weight, bias)
+            return x @ weight.mT
+        return _product(x, weight.mT, bias)
 
     @staticmethod
     def setup_context(ctx: Any, inputs: tuple[Any, ...], output: Tensor) -> None:
@@ -127,7 +122,7 @@ def _sums_over_rows(g: Tensor, x: Tensor, want_b: bool) -> tuple[Tensor, Tensor 
     if parts > 1:
         apart = models * parts, rows // parts
         g, x = (t.expand(models, -1, -1).reshape(*apart, t.shape[-1]) for t in (g, x))
-    if _by_matrix_units(g.mT, x) and not tf32_allowed():
+    if _by_matrix_units(g.mT, x):
         from lohe.ops.triton.product import product_and_sums
 
         dw, db = product_and_sums(g.mT, x)
@@ -140,7 +135,7 @@ def _sums_over_rows(g: Tensor, x: Tensor, want_b: bool) -> tuple[Tensor, Tensor 
 
 
 def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
-    if _by_matrix_units(a, b) and not tf32_allowed():
+    if _by_matrix_units(a, b):
         from lohe.ops.triton.product import product
 
         return product(a, b, bias)
@@ -148,13 +143,14 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def _by_matrix_units(a: Tensor, b: Tensor) -> bool:
-    """In float32, where it was seen to pay; a second derivative is PyTorch's."""
+    """In float32 and not TF32, where it was seen to pay; a second derivative is PyTorch's."""
     return (
         a.is_cuda
         and a.dtype == torch.float32
         and min(*a.shape[1:], b.shape[2]) >= SIDE
         and HAS_TRITON
         and not torch.is_grad_enabled()
+        and not tf32_allowed()
         and torch.cuda.get_device_capability(a.device) == (9, 0)
     )
 
