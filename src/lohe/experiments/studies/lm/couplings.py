@@ -19,6 +19,7 @@ from lohe.experiments.studies.lm.perplexity import (
     about,
     by_seed,
     gap,
+    if_carried,
     log_ratio,
     mean,
     name,
@@ -116,7 +117,7 @@ def _lines(evidence: Evidence, corpus: str) -> Iterator[Line]:
         if sigma == "softplus":
             continue
         expected = log_ratio(of_sample(paper), of_sample(theirs))
-        same = same_ratio(values, samples["softplus"], expected)
+        same = if_carried(same_ratio(values, samples["softplus"], expected), setting, corpus)
         yield Line(
             f"{what}, {sigma} less softplus",
             gap(paper, theirs, 3) if reported else UNPRINTED,
@@ -124,16 +125,17 @@ def _lines(evidence: Evidence, corpus: str) -> Iterator[Line]:
             same if reported or same == "no records" else "not reported",
             reading=READING,
         )
-        yield _paired_line(what, sigma, groups, reported)
+        yield _paired_line(evidence, corpus, sigma, groups)
     claim = equal_couplings(samples)
     verdict: Verdict = "no records" if claim.holds is None else "not reported"
     yield Line(f"{what}, relu, elu like softplus", "yes", claim.verdict, verdict, claim, READING)
 
 
 def _paired_line(
-    what: str, sigma: str, groups: Mapping[str, Mapping[int, float]], reported: bool
+    evidence: Evidence, corpus: str, sigma: str, groups: Mapping[str, Mapping[int, float]]
 ) -> Line:
     """Differences of the same seed: they tell more than the means (D24)."""
+    setting, reported = evidence.setting, corpus == "tinystories"
     pairs = _pairs(groups[sigma], groups["softplus"])
     theirs = list(zip(printed(sigma), printed("softplus"), strict=True))
     found, paper = paired(pairs), paired(theirs)
@@ -141,12 +143,13 @@ def _paired_line(
     same: Agreement | Verdict = "inconclusive" if pairs else "no records"
     if found is not None:
         same = Agreement(found - paper, margin("perplexity_ratio")) if reported else "not reported"
+        same = if_carried(same, setting, corpus)
     notes = [f"p = {found.p:.2g} by pairs"] if found else []
     if reported:
         notes.append(f"published p = {paper.p:.2g} by pairs")
         notes += ['its "pooled std 0.10" is sqrt(s1² + s2²)'] if sigma == "relu" else []
     return Line(
-        f"{what}, {sigma} less softplus, by seed",
+        f"{name(setting, corpus)}, {sigma} less softplus, by seed",
         _listed(theirs, sigma) if reported else UNPRINTED,
         _listed(pairs, sigma) or "no records",
         same,

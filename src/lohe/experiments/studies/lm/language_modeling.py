@@ -13,6 +13,7 @@ from lohe.experiments.studies.lm.perplexity import (
     READINGS,
     about,
     gap,
+    if_carried,
     log_ratio,
     mean,
     name,
@@ -154,7 +155,7 @@ def _lines(evidence: Evidence, corpus: str) -> Iterator[Line]:
                 f"{what}, d_osc = {d} to softmax, ratio (gap)",
                 f"{fmean(paper) / fmean(theirs):.3f} ({printed_gap(paper, theirs)})",
                 ratio(values, base),
-                same_ratio(values, base, expected),
+                if_carried(same_ratio(values, base, expected), setting, corpus),
                 reading=reading,
             )
         claim = falls(samples)

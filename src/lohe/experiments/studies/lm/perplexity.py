@@ -92,10 +92,20 @@ def same_value(values: Sequence[float], paper: Estimate, setting: Setting) -> Ag
     )
 
 
+def is_trend(setting: Setting, corpus: str) -> bool:
+    """A corpus far smaller than the published one shows a trend."""
+    return corpus == "tinystories" and not setting.corpora.published
+
+
+def if_carried(same: Agreement | Verdict, setting: Setting, corpus: str) -> Agreement | Verdict:
+    """What a line says of its value; a trend carries no verdict."""
+    compared = isinstance(same, Agreement) and is_trend(setting, corpus)
+    return "not comparable" if compared else same
+
+
 def name(setting: Setting, corpus: str) -> str:
-    """For people; a corpus far smaller than the published one shows a trend."""
-    trend = corpus == "tinystories" and not setting.corpora.published
-    return f"{CORPORA[corpus]} (trend)" if trend else CORPORA[corpus]
+    """For people."""
+    return f"{CORPORA[corpus]} (trend)" if is_trend(setting, corpus) else CORPORA[corpus]
 
 
 def protocol(corpus: str) -> str:

@@ -17,6 +17,7 @@ from lohe.experiments.studies.lm.perplexity import (
     CORPORA,
     READINGS,
     about,
+    if_carried,
     log_ratio,
     name,
     oscillator,
@@ -110,20 +111,20 @@ def lines(evidence: Evidence) -> list[Line]:
 
 
 def _lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:
-    what = name(evidence.setting, corpus)
+    setting, what = evidence.setting, name(evidence.setting, corpus)
     here, theirs = our_law(evidence, corpus, reading), published_laws()[corpus]
     yield Line(
         f"{what}, α of the fit C d^-α",
         _fit(theirs),
         _fit(here),
-        _same_exponent(here, theirs.exponent),
+        if_carried(_same_exponent(here, theirs.exponent), setting, corpus),
         reading=reading,
     )
     yield Line(
         f"{what}, α about 1/2",
         "0.5",
         f"{here.fit.exponent:.3f}" if here.fit else "no records",
-        _same_exponent(here, exactly(0.5)),
+        if_carried(_same_exponent(here, exactly(0.5)), setting, corpus),
         reading=reading,
         note=f"95 % interval of the published seeds {_interval(theirs)}",
     )
@@ -138,15 +139,12 @@ def _lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:
         "no margin was set for R²" if here.fit else "",
     )
     paper, found = (f"{_observed(x)}; predicted {_predicted(x)}" for x in (theirs, here))
+    expected = log_ratio(of_sample(theirs.unseen), of_sample(theirs.softmax))
     yield Line(
         f"{what}, gap at d_osc = {UNSEEN}",
         paper,
         found if here.unseen else "no records",
-        same_ratio(
-            here.unseen,
-            here.softmax,
-            log_ratio(of_sample(theirs.unseen), of_sample(theirs.softmax)),
-        ),
+        if_carried(same_ratio(here.unseen, here.softmax, expected), setting, corpus),
         _is_predicted(here),
         reading,
         SAME_CLASS if corpus == "wikitext2" else "",

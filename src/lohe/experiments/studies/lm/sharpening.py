@@ -15,6 +15,7 @@ from lohe.experiments.studies.lm.perplexity import (
     UNPRINTED,
     about,
     gap,
+    if_carried,
     log_ratio,
     mean,
     name,
@@ -204,7 +205,8 @@ def _language_lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[L
                 yield Line(what, _printed_cell(d, p), shown(values), same, None, reading)
             if p > 1:
                 change = _printed_mean(d, p) - _printed_mean(d, 1)
-                same = same_ratio(values, of_power[1], log_ratio(paper, printed_perplexity(d, 1)))
+                expected = log_ratio(paper, printed_perplexity(d, 1))
+                same = if_carried(same_ratio(values, of_power[1], expected), setting, corpus)
                 yield Line(
                     f"{what} less p = 1",
                     f"{change:+.2f}" if reported else UNPRINTED,

@@ -95,7 +95,7 @@ def one_model(
 
 def trend(evidence: Evidence, corpus: str) -> str:
     """A note where the corpus is not the paper's own and much smaller."""
-    if corpus == "tinystories" and not evidence.setting.corpora.published:
+    if perplexity.is_trend(evidence.setting, corpus):
         return "another, much smaller TinyStories: a trend only"
     return ""
 

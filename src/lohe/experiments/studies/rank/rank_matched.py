@@ -6,7 +6,7 @@ from statistics import fmean
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
-from lohe.experiments.studies.lm.perplexity import PROTOCOL
+from lohe.experiments.studies.lm.perplexity import PROTOCOL, if_carried
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few, listed
 from lohe.experiments.tables import Table, plus_minus
@@ -168,7 +168,7 @@ def _gaps(softmax: float, matched: float, oscillator: float) -> str:
 
 
 def _ratio_line(evidence: Evidence, d: int) -> Line:
-    """Perplexity over softmax's in the same cohort: comparable on any corpus."""
+    """Perplexity over softmax's in the same cohort."""
     found, theirs = perplexities(evidence, "tinystories"), published_means()
     what = f"TinyStories, softmax of rank {d}, over softmax"
     paper = f"{theirs[d]:.2f} / {theirs[FULL]:.2f}"
@@ -182,5 +182,7 @@ def _ratio_line(evidence: Evidence, d: int) -> Line:
         log(exactly(theirs[d])) - log(softmax)
     )
     agreement = Agreement(difference, margin("perplexity_ratio"))
-    note = "natural logarithms; the spread behind the printed mean is not known"
-    return Line(what, paper, shown, agreement, note=note)
+    notes = ["natural logarithms; the spread behind the printed mean is not known"]
+    notes += [x for x in (cohort.trend(evidence, "tinystories"),) if x]
+    same = if_carried(agreement, evidence.setting, "tinystories")
+    return Line(what, paper, shown, same, note="; ".join(notes))
