@@ -71,7 +71,8 @@ class SoftmaxAttention(nn.Module):
         allowed = Allowed(*size[2:], device=x.device, causal=self.causal, parts=parts)
         if need_weights or _transformed():
             scores = (q * q.shape[-1] ** -0.5) @ k.mT
-            weights = masked_softmax(scores if bias is None else scores + bias, allowed.dense())
+            scores = scores if bias is None else scores + bias
+            weights = masked_softmax(scores, allowed.dense(), empty_rows=bool(parts))
             out = self.to_out(merge_heads(weights.to(v.dtype) @ v))
             return (out, weights) if need_weights else out
         if bias is None and not parts:
@@ -99,13 +100,16 @@ class SoftmaxAttention(nn.Module):
 
 
 def masked_softmax(
-    scores: Float[Tensor, "batch heads i j"], allowed: Bool[Tensor, "#batch #heads #i #j"] | None
+    scores: Float[Tensor, "batch heads i j"],
+    allowed: Bool[Tensor, "#batch #heads #i #j"] | None,
+    *,
+    empty_rows: bool = True,
 ) -> Float[Tensor, "batch heads i j"]:
-    """softmax over the allowed keys, 0 elsewhere."""
+    """softmax over the allowed keys, 0 elsewhere; with `empty_rows` also where none is allowed."""
     if allowed is None:
         return scores.softmax(dim=-1)
     weights = scores.masked_fill(~allowed, -torch.inf).softmax(dim=-1)
-    return weights.masked_fill(~allowed, 0)  # also where a whole row is masked and softmax is NaN
+    return weights.masked_fill(~allowed, 0) if empty_rows else weights  # or a whole row is NaN
 
 
 def _transformed() -> bool:
