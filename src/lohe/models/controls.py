@@ -3,37 +3,15 @@
 Free anchors need no type of their own: Oscillator(anchors="free", sharpness=p, gain="learned").
 """
 
-from dataclasses import asdict, dataclass
-from typing import Any, ClassVar, Literal
-
-import torch
+from dataclasses import dataclass
+from typing import Any, Literal
 
 from lohe.attention import DirectAttention, ExponentialAttention, OscillatorAttention
+from lohe.models.mechanisms import Layer
 
 
 @dataclass(frozen=True)
-class _Control:
-    """Builds `layer`, whose options the fields are."""
-
-    layer: ClassVar[type[OscillatorAttention | DirectAttention]] = OscillatorAttention
-
-    def options(self) -> dict[str, Any]:
-        return asdict(self)
-
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> OscillatorAttention | DirectAttention:
-        options = self.options()
-        return self.layer(d_model, heads, max_tokens, causal=causal, generator=generator, **options)
-
-
-@dataclass(frozen=True)
-class NoDynamics(_Control):
+class NoDynamics(Layer):
     """Remark 2's direct alternative: z_i = U e_i / ‖U e_i‖ in the place of oscillators."""
 
     layer = DirectAttention
@@ -43,7 +21,7 @@ class NoDynamics(_Control):
 
 
 @dataclass(frozen=True)
-class ExponentialReadout(_Control):
+class ExponentialReadout(Layer):
     """Oscillators read by exp(β z·r), with a learned β for each head, from `beta` on."""
 
     layer = ExponentialAttention
@@ -53,29 +31,31 @@ class ExponentialReadout(_Control):
 
 
 @dataclass(frozen=True)
-class LearnedSharpness(_Control):
+class LearnedSharpness(Layer):
     """Oscillators with a learned real p > 1 for each head, from `start` on."""
 
+    layer = OscillatorAttention
     d_osc: int = 2
     coupling: str = "softplus"
     start: float = 4.0
     gain: float | Literal["learned"] | None = None
 
-    def options(self) -> dict[str, Any]:
-        options = asdict(self)
+    def options(self, max_tokens: int) -> dict[str, Any]:
+        options = super().options(max_tokens)
         return options | {"sharpness": options.pop("start"), "learn_sharpness": True}
 
 
 @dataclass(frozen=True)
-class FrozenAnchors(_Control):
+class FrozenAnchors(Layer):
     """Oscillators whose anchors stay where they were drawn, uniformly on the sphere."""
 
+    layer = OscillatorAttention
     d_osc: int = 2
     coupling: str = "softplus"
     sharpness: float = 1
     gain: float | Literal["learned"] | None = None
 
-    def build(self, *args: Any, **options: Any) -> OscillatorAttention | DirectAttention:
+    def build(self, *args: Any, **options: Any) -> OscillatorAttention:
         layer = super().build(*args, **options)
         # a parameter, not a buffer: it is kept with the weights, where a buffer would be drawn anew
         layer.anchors.requires_grad_(False)

@@ -6,7 +6,7 @@ Fields are plain numbers and names, and no two mechanisms have the same fields, 
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Literal, Protocol, runtime_checkable
+from typing import Any, ClassVar, Literal, Protocol, runtime_checkable
 
 import torch
 from torch import nn
@@ -34,10 +34,13 @@ class Mechanism(Protocol):
 
 
 @dataclass(frozen=True)
-class Softmax:
-    """The baseline; `freeze_values` keeps W_V at its random start."""
+class Layer:
+    """A mechanism that builds `layer`, whose options its fields are."""
 
-    freeze_values: bool = False
+    layer: ClassVar[type[nn.Module]]
+
+    def options(self, max_tokens: int) -> dict[str, Any]:
+        return asdict(self) | {"max_tokens": max_tokens}
 
     def build(
         self,
@@ -46,27 +49,33 @@ class Softmax:
         max_tokens: int,
         causal: bool = False,
         generator: torch.Generator | None = None,
-    ) -> SoftmaxAttention:
-        return SoftmaxAttention(
-            d_model, heads, causal=causal, freeze_values=self.freeze_values, generator=generator
-        )
+    ) -> Any:
+        options = self.options(max_tokens)
+        return self.layer(d_model, heads, causal=causal, generator=generator, **options)
 
 
 @dataclass(frozen=True)
-class RankMatchedSoftmax:
+class AnyLength(Layer):
+    """One that knows nothing of positions."""
+
+    def options(self, max_tokens: int) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True)
+class Softmax(AnyLength):
+    """The baseline; `freeze_values` keeps W_V at its random start."""
+
+    layer = SoftmaxAttention
+    freeze_values: bool = False
+
+
+@dataclass(frozen=True)
+class RankMatchedSoftmax(AnyLength):
     """Softmax whose scores q·k / sqrt(d_qk) have rank d_qk in each head; W_V and W_O stay whole."""
 
+    layer = SoftmaxAttention
     d_qk: int
-
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> SoftmaxAttention:
-        return SoftmaxAttention(d_model, heads, d_qk=self.d_qk, causal=causal, generator=generator)
 
 
 # Of a probe with two seeds (`seen_before` of the contest's protocol.json), not of the contest.
@@ -75,7 +84,7 @@ SHARPENED: Mapping[str, Any] = {"d_osc": 32, "sharpness": 4, "gain": "learned"}
 
 
 @dataclass(frozen=True)
-class Oscillator:
+class Oscillator(Layer):
     """The paper's mechanism; the published runs have anchors="free", pads="as-published".
 
     The options are those of `lohe.OscillatorAttention`, which explains and checks them.
@@ -84,6 +93,7 @@ class Oscillator:
     torch.Size([4, 50, 8])
     """
 
+    layer = OscillatorAttention
     d_osc: int = 2
     coupling: str = "softplus"
     sharpness: float = 1
@@ -105,23 +115,12 @@ class Oscillator:
         """
         return cls(**{**SHARPENED, **changes})
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> OscillatorAttention:
-        return OscillatorAttention(
-            d_model, heads, max_tokens, causal=causal, generator=generator, **asdict(self)
-        )
-
 
 @dataclass(frozen=True)
-class PositionOffset:
+class PositionOffset(Layer):
     """Appendix E's first alternative: anchor j turned by a learned angle δ(i - j); d_osc = 2."""
 
+    layer = PositionOffsetAttention
     oscillator: Oscillator = Oscillator()
 
     def __post_init__(self) -> None:
@@ -131,19 +130,10 @@ class PositionOffset:
                 f"A turn by one angle has a meaning for d_osc = 2 only: use Oscillator(d_osc=2)."
             )
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> PositionOffsetAttention:
-        options = asdict(self.oscillator)
+    def options(self, max_tokens: int) -> dict[str, Any]:
+        options = self.oscillator.options(max_tokens)
         del options["d_osc"]
-        return PositionOffsetAttention(
-            d_model, heads, max_tokens, causal=causal, generator=generator, **options
-        )
+        return options
 
 
 @dataclass(frozen=True)

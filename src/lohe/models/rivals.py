@@ -3,43 +3,20 @@
 Whether tokens also carry positions of their own is up to the model (`positions`).
 """
 
-from dataclasses import asdict, dataclass
-from typing import ClassVar
-
-import torch
+from dataclasses import dataclass
 
 from lohe.attention import (
     AlibiAttention,
     CosineAttention,
     PositionedAttention,
     RotaryAttention,
-    SoftmaxAttention,
     TemperatureAttention,
 )
+from lohe.models.mechanisms import AnyLength, Layer
 
 
 @dataclass(frozen=True)
-class _Rival:
-    """Builds `layer`, whose options the fields are."""
-
-    layer: ClassVar[type[SoftmaxAttention]]
-
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> SoftmaxAttention:
-        options = asdict(self)
-        if self.layer is PositionedAttention:
-            options["max_tokens"] = max_tokens
-        return self.layer(d_model, heads, causal=causal, generator=generator, **options)
-
-
-@dataclass(frozen=True)
-class SoftmaxTemperature(_Rival):
+class SoftmaxTemperature(AnyLength):
     """Softmax with a learned temperature for each head, from `temperature` on."""
 
     layer = TemperatureAttention
@@ -47,7 +24,7 @@ class SoftmaxTemperature(_Rival):
 
 
 @dataclass(frozen=True)
-class SoftmaxPositions(_Rival):
+class SoftmaxPositions(Layer):
     """Softmax with a learned position table in every layer, N(0, deviation²) at the start.
 
     At d_osc = d_model / heads it has exactly the numbers of the anchors, `PositionedAttention`.
@@ -58,7 +35,7 @@ class SoftmaxPositions(_Rival):
 
 
 @dataclass(frozen=True)
-class SoftmaxRope(_Rival):
+class SoftmaxRope(AnyLength):
     """Softmax with rotary positions in every layer."""
 
     layer = RotaryAttention
@@ -66,7 +43,7 @@ class SoftmaxRope(_Rival):
 
 
 @dataclass(frozen=True)
-class SoftmaxAlibi(_Rival):
+class SoftmaxAlibi(AnyLength):
     """Softmax with fixed biases that fall linearly with distance, of `octaves` slopes."""
 
     layer = AlibiAttention
@@ -74,7 +51,7 @@ class SoftmaxAlibi(_Rival):
 
 
 @dataclass(frozen=True)
-class SoftmaxCosine(_Rival):
+class SoftmaxCosine(AnyLength):
     """Softmax over s cos(q, k), with a learned s for each head, from `scale` on."""
 
     layer = CosineAttention
