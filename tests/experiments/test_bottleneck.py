@@ -31,7 +31,9 @@ def made():
 def claims(name: str, evidence: Evidence) -> dict[tuple[str, str, str], bool | None]:
     """Whether each claim of an item holds, by claim, corpus and reading."""
     return {
-        (line.claim.name, line.what.partition(",")[0], line.reading): line.claim.holds
+        (line.claim.name, line.what.partition(",")[0].removesuffix(" (trend)"), line.reading): (
+            line.claim.holds
+        )
         for line in item(name).lines(evidence)
         if line.claim
     }

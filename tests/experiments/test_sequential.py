@@ -63,7 +63,7 @@ def test_the_ratio_decides(errors, expected):
 
 def test_the_paper_prints_four_point_six():
     assert [line.paper for line in sequential.lines(evidence((), "smoke"))][:3] == [
-        "4.6",
-        "2.5",
-        "2.7 (called negligible)",
+        "4.6 (TinyStories)",
+        "2.5 (TinyStories)",
+        "2.7, called negligible (TinyStories)",
     ]

@@ -5,9 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from lohe.experiments import recipes
+from lohe.experiments import PAPER, recipes
+from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import COMPACT, CORPORA, GENERATED, PAPERS, Setting
 from lohe.experiments.store.records import key
+from lohe.experiments.store.store import Store
 from lohe.models import Oscillator, Softmax
 
 RESULTS = Path(__file__).parents[2] / "results"
@@ -96,3 +98,19 @@ def test_what_is_not_the_papers_is_said():
     assert list(CORPORA) == ["paper", "compact"]
     assert [corpora.published for corpora in (PAPERS, COMPACT, GENERATED)] == [True, False, False]
     assert all(corpora.differs for corpora in (PAPERS, COMPACT, GENERATED))
+
+
+COUNTED = ("table7", "table10", "table11")  # operations of a mechanism, not of a trained model
+
+
+def test_a_trend_is_called_so_and_carries_no_verdict():
+    if not RESULTS.is_dir():
+        pytest.skip("results/ has been deleted")
+    evidence = Evidence(list(Store(RESULTS).all()), Setting())
+    items = [one for name, one in PAPER.items() if name not in COUNTED]
+    lines = [line for one in items for line in one.lines(evidence)]
+    stories = [line for line in lines if line.what.startswith("TinyStories")]
+    assert len(stories) > 100
+    for line in stories:
+        assert line.what.startswith("TinyStories (trend)"), line.what
+        assert isinstance(line.value, str), line.what  # not compared

@@ -17,6 +17,7 @@ from lohe.train import Run
 
 VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
+TREND = "(trend)"
 NONE = "·"  # a zero that is not to be looked at
 NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
 LEGEND = (
@@ -33,7 +34,7 @@ HEADLINES = {
     "Training failures on subject-verb agreement": ("sva-failures",),
     "Perplexity against oscillator dimension": ("lm-trend", "lm-power-law", "lm-held-out"),
     "Inference with a finite settling time": ("lm-finite-horizon",),
-    "Couplings off by 50 %": ("robust-kws",),
+    "Couplings off by 50 %": ("robust-kws", "robust-lm-mismatch"),
 }
 DEVICES = {"GPU": "cuda", "CPU": "cpu"}  # by how a record's device begins
 GPU_AIM_H = 2.0  # of one H200, for everything
@@ -62,6 +63,11 @@ class Finding:
     reading: str
     numbers: str
     item: str
+
+    @property
+    def trend(self) -> bool:
+        """Of a corpus that shows a trend only, as its name says."""
+        return TREND in self.line
 
     @property
     def said(self) -> str:
@@ -108,7 +114,17 @@ def overall(found: Sequence[Section]) -> str:
     for what, count in {"lines": lines, "claims": said}.items():
         parts = ", ".join(f"{word} {n}" for word, n in count.most_common())
         counted.append(f"{count.total()} {what}{': ' if parts else ''}{parts}.")
-    return " ".join(counted)
+    return " ".join([*counted, *_trends(found)])
+
+
+def _trends(found: Sequence[Section]) -> list[str]:
+    """How many of the claims were decided on a corpus that shows a trend only."""
+    said = Counter(f.verdict for s in found for f in s.findings if f.trend)
+    words = {"holds": "hold", "does not hold": "do not", "undecided": "are undecided"}
+    decided = [f"{said[word]} {plural}" for word, plural in words.items() if said[word]]
+    if not decided:
+        return []
+    return [f"Of these, {', '.join(decided)} on TinyStories, which shows a trend here."]
 
 
 def values(found: Sequence[Section]) -> Table:
@@ -130,6 +146,7 @@ def claims(found: Sequence[Section]) -> Table:
     every = [verdict for said in verdicts.values() for verdict in said]
     rows.append(_counted("all", len(every), CLAIMS, every))
     notes = ["Each claim is tested as rules.json says, in each reading of the paper."]
+    notes += _trends(found)
     return Table("Claims: do they hold in our runs?", ("item", "claims", *CLAIMS), rows, notes)
 
 

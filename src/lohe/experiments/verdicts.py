@@ -169,7 +169,8 @@ class Agreement:
 
 
 def counts(k: int, n: int, k_paper: int, n_paper: int, within: float | None = None) -> Agreement:
-    """Two rates, of k in n runs: their difference with the interval of Agresti and Caffo."""
+    """Two rates, of k in n runs: their difference with the interval of Agresti and Caffo, who add
+    a success and a failure to each; so few runs can turn its sign."""
     a, b = (k + 1) / (n + 2), (k_paper + 1) / (n_paper + 2)
     own = a * (1 - a) / (n + 2)
     se = math.sqrt(own + b * (1 - b) / (n_paper + 2))

@@ -17,6 +17,7 @@ from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
+from lohe.experiments.studies.lm.perplexity import name
 from lohe.experiments.studies.robust.observed import Seen, observe
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line
@@ -142,12 +143,14 @@ def lines(evidence: Evidence) -> list[Line]:
     found = []
     paper = published("figure5")
     for reading in READINGS:
-        what, percent = "next word", f"{paper['percent']} %"
+        corpus = name(evidence.setting, "tinystories")
+        what, percent = f"{corpus}, next word", f"{paper['percent']} %"
         record = _taken(evidence, reading)
         if record is None:
             claim = Claim("demo-word", None, "no records")
             found.append(Line(what, WORD, "no records", "no records", claim, reading))
-            found.append(Line(f"of `{WORD}`", percent, "no records", "no records", reading=reading))
+            share = f"{corpus}, of `{WORD}`"
+            found.append(Line(share, percent, "no records", "no records", reading=reading))
             continue
         word, unknown = record.curve[0]["next"][0], int(record.result["unknown"])
         said = f"`{word}`, {100 * record.result['probability']:.3g} %"
@@ -157,7 +160,7 @@ def lines(evidence: Evidence) -> list[Line]:
         note = "the published model is of an older set, perplexity 10.56"
         found.append(
             Line(
-                f"of `{WORD}`",
+                f"{corpus}, of `{WORD}`",
                 percent,
                 _share(record),
                 "not comparable",

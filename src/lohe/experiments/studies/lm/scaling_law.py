@@ -21,6 +21,7 @@ from lohe.experiments.studies.lm.perplexity import (
     log_ratio,
     name,
     oscillator,
+    printed_gap,
     protocol,
     run,
     same_ratio,
@@ -102,12 +103,13 @@ def _observed(here: Law) -> str:
 
 def lines(evidence: Evidence) -> list[Line]:
     """Every number of Figure 6 and of the text about it."""
-    return [
+    found = [
         line
         for corpus in CORPORA
         for reading in READINGS
         for line in _lines(evidence, corpus, reading)
     ]
+    return found + [_between_corpora(evidence, reading) for reading in READINGS]
 
 
 def _lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:
@@ -151,6 +153,30 @@ def _lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:
     )
 
 
+def _between_corpora(evidence: Evidence, reading: str) -> Line:
+    """lm-corpora: Section 4.2 on TinyStories' gaps beside those of WikiText-2."""
+    ours = {corpus: our_law(evidence, corpus, reading) for corpus in CORPORA}
+    fits = [ours[corpus].fit for corpus in ("tinystories", "wikitext2")]
+    what = f"{name(evidence.setting, 'tinystories')}, gaps at d_osc = 2, 4, 8, 16, 32"
+    paper, found = (", ".join(_gaps(x["tinystories"])) for x in (published_laws(), ours))
+    if fits[0] is None or fits[1] is None:
+        claim = Claim("lm-corpora", None, "no fit of both: runs are missing")
+        return Line(what, paper, "no records", "no records", claim, reading)
+    smaller = all(ours["tinystories"].gap(d) < ours["wikitext2"].gap(d) for d in DIMENSIONS)
+    faster = fits[0].exponent > fits[1].exponent
+    said = f"WikiText-2 {', '.join(_gaps(ours['wikitext2']))}; exponents {fits[0].exponent:.3f} "
+    said += f"and {fits[1].exponent:.3f}"
+    claim = Claim("lm-corpora", smaller and faster, said)
+    return Line(what, paper, found, "not comparable", claim, reading)
+
+
+def _gaps(here: Law) -> list[str]:
+    """As the paper prints them, of means of two decimals."""
+    if not here.softmax:
+        return []
+    return [printed_gap(values, here.softmax) for values in here.samples.values() if values]
+
+
 def _same_exponent(here: Law, paper: Estimate | None) -> Agreement | Verdict:
     ours = here.exponent
     if ours is None or paper is None:
@@ -168,8 +194,8 @@ def _is_straight(here: Law, theirs: Law) -> Claim:
         ", ".join(f"{100 * step:.0f}" for step in x.steps) + " %" for x in (here, theirs)
     )
     found = (
-        f"R² = {here.fit.r2:.4f}; from d_osc = 2 on, each doubling takes off {ours} of the gap "
-        f"(published {published}), and a power law the same part each time, here "
+        f"{_fit(here)}, R² = {here.fit.r2:.4f}; from d_osc = 2 on, each doubling takes off {ours} "
+        f"of the gap (published {published}), and a power law the same part each time, here "
         f"{100 * (1 - 2**-here.fit.exponent):.0f} %"
     )
     return Claim("lm-power-law", here.fit.r2 >= STRAIGHT, found)
@@ -181,7 +207,8 @@ def _is_predicted(here: Law) -> Claim:
     if at is None or at.inside is None:
         return Claim("lm-held-out", None, "no interval: it needs a fit and two seeds held out")
     side = "inside" if at.inside else "below" if at.observed < at.low else "above"
-    found = f"the observed gap is {side} the interval, z = {at.z:+.2f}, p = {at.p:.2g}"
+    found = f"observed {_observed(here)}, predicted {_predicted(here)}: {side} the 95 % interval, "
+    found += f"z = {at.z:+.2f}, p = {at.p:.2g}"
     return Claim("lm-held-out", at.inside, found, at.p)
 
 

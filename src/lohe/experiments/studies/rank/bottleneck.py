@@ -20,7 +20,7 @@ from lohe.experiments.studies.rank import (
     rank_parity,
     truncation,
 )
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, called, few
 from lohe.experiments.studies.rank.rank_lines import RANKS, SHARPENED
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import mean_std
@@ -104,7 +104,8 @@ def figure_10(evidence: Evidence) -> Figure:
     from matplotlib import pyplot as plt
 
     figure, axes = plt.subplots(2, 2, figsize=(11, 8.4), layout="constrained")
-    for (left, right), (corpus, title) in zip(axes, CORPORA.items(), strict=True):
+    for (left, right), corpus in zip(axes, CORPORA, strict=True):
+        title = called(evidence, corpus)
         _draw_ranks(left, evidence, corpus)
         left.set_title(f"{title}: effective rank")
         _draw_perplexities(right, evidence, corpus)

@@ -93,11 +93,9 @@ def one_model(
     return Agreement(exactly(difference), margin(margin_name))
 
 
-def trend(evidence: Evidence, corpus: str) -> str:
-    """A note where the corpus is not the paper's own and much smaller."""
-    if perplexity.is_trend(evidence.setting, corpus):
-        return "another, much smaller TinyStories: a trend only"
-    return ""
+def called(evidence: Evidence, corpus: str) -> str:
+    """The corpus in a line: a small TinyStories is called a trend."""
+    return perplexity.name(evidence.setting, corpus)
 
 
 def known(values: Mapping[int, float | None]) -> dict[int, float] | None:

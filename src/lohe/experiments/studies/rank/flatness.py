@@ -11,7 +11,14 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
+from lohe.experiments.studies.rank.cohort import (
+    CORPORA,
+    DIMENSIONS,
+    READINGS,
+    called,
+    known,
+    listed,
+)
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line, counts
@@ -97,20 +104,19 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     medians = known(
         {d: _median(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS}
     )
-    what = f"{CORPORA[corpus]}, median entropy at d_osc = 2, 4, 8, 16 against softmax"
+    what = f"{called(evidence, corpus)}, median entropy at d_osc = 2, 4, 8, 16 against softmax"
     paper = "0.90-0.92 against 0.60" if corpus == "tinystories" else "TinyStories only"
     if softmax is None or medians is None:
         return cohort.undecided(what, paper, "lm-entropy", reading)
     least = min(medians.values()) - softmax
     claim = Claim("lm-entropy", least >= FLATTER_BY, f"the smallest difference is {least:+.3f}")
-    note = cohort.trend(evidence, corpus)
     shown = f"{listed(medians.values(), 3)} against {softmax:.3f}"
-    return Line(what, paper, shown, "not reported", claim, reading, note)
+    return Line(what, paper, shown, "not reported", claim, reading)
 
 
 def _sharper_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     """Trained with a larger p, attention is to be less flat. (Of given states it is a theorem.)"""
-    what = f"{CORPORA[corpus]}, median entropy at p = 1, 2, 4, d_osc = 2 and 8"
+    what = f"{called(evidence, corpus)}, median entropy at p = 1, 2, 4, d_osc = 2 and 8"
     medians = {
         d: {p: _median(evidence, corpus, cohort.oscillator(d, reading, p)) for p in POWERS}
         for d in SHARP_DIMENSIONS
@@ -122,8 +128,7 @@ def _sharper_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     falls = all(b < a for row in rows for a, b in pairwise(row))
     shown = "; ".join(listed(row, 3) for row in rows)
     claim = Claim("lm-entropy-sharpness", falls, f"p = 4 less p = 1: {_changes(rows)}")
-    note = cohort.trend(evidence, corpus)
-    return Line(what, "falls", shown, "not reported", claim, reading, note)
+    return Line(what, "falls", shown, "not reported", claim, reading)
 
 
 def _changes(rows: list[list[float]]) -> str:
@@ -136,7 +141,7 @@ def _median_line(
     ours = _median(evidence, "tinystories", mechanism)
     value = cohort.one_model(evidence, None if ours is None else ours - paper[0], "entropy")
     shown = "" if ours is None else f"{ours:.2f}"
-    what = f"TinyStories, median entropy, {name}"
+    what = f"{called(evidence, 'tinystories')}, median entropy, {name}"
     return Line(what, f"{paper[0]:.2f}", shown, value, reading=reading)
 
 
@@ -183,7 +188,7 @@ def figure_9(evidence: Evidence) -> Figure:
         "as defined": "right",
     }
     places = {"softmax": 0} | {f"d_osc = {d}": n for n, d in enumerate(DIMENSIONS, start=1)}
-    for ax, (corpus, title) in zip(axes, CORPORA.items(), strict=False):
+    for ax, corpus in zip(axes, CORPORA, strict=False):
         # where the paper's points stand in the middle, ours make room for them
         room = {"": 0.0, "as published": -0.06, "as defined": 0.06}
         if corpus == "tinystories":
@@ -203,7 +208,8 @@ def figure_9(evidence: Evidence) -> Figure:
         elif not drawn:
             ranks.nothing(ax)
         ax.set_xticks(list(places.values()), ["softmax", *map(str, DIMENSIONS)])
-        ax.set(title=title, xlabel="d_osc", xlim=(-0.7, len(places) - 0.4), ylim=(0, 1.02))
+        ax.set(title=called(evidence, corpus), xlabel="d_osc")
+        ax.set(xlim=(-0.7, len(places) - 0.4), ylim=(0, 1.02))
     axes[0].set_ylabel("normalised entropy of a row (uniform = 1)")
     shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": DEFINED}
     distributions.legend(axes[1], shown, hollow="the same, paper")

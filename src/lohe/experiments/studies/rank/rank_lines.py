@@ -6,8 +6,16 @@ from statistics import fmean
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
+from lohe.experiments.studies.lm.perplexity import if_carried
 from lohe.experiments.studies.rank import cohort, effective_rank, rank_matched, truncation
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
+from lohe.experiments.studies.rank.cohort import (
+    CORPORA,
+    DIMENSIONS,
+    READINGS,
+    called,
+    known,
+    listed,
+)
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
 from lohe.theory import readout_rank_bound
@@ -37,7 +45,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 
 def _rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
-    what = f"{CORPORA[corpus]}, effective rank of S at d_osc = 2, 4, 8, 16"
+    what = f"{called(evidence, corpus)}, effective rank of S at d_osc = 2, 4, 8, 16"
     paper = _printed(
         corpus, listed(x["mean"] for x in published("figure10")["similarity"].values())
     )
@@ -48,25 +56,24 @@ def _rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     growing = all(a < b for a, b in pairwise(ranks.values()))
     said = f"{'all' if below else 'not all'} at most d_osc + 1, {'' if growing else 'not '}growing"
     claim = Claim("lm-rank", below and growing, said)
-    note = cohort.trend(evidence, corpus)
-    return Line(what, paper, listed(ranks.values()), "not reported", claim, reading, note)
+    return Line(what, paper, listed(ranks.values()), "not reported", claim, reading)
 
 
 def _mask_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
-    what = f"{CORPORA[corpus]}, effective rank after the mask at d_osc = 2, 4, 8, 16"
+    what = f"{called(evidence, corpus)}, effective rank after the mask at d_osc = 2, 4, 8, 16"
     paper = _printed(corpus, "around 40")
     ranks = known(effective_rank.by_dimension(evidence, corpus, reading, "attention.mean"))
     if ranks is None:
         return cohort.undecided(what, paper, "lm-mask-rank", reading)
     spread = max(ranks.values()) / min(ranks.values())
     claim = Claim("lm-mask-rank", spread <= MASK_SPREAD, f"largest over smallest {spread:.3f}")
-    note = cohort.trend(evidence, corpus)
-    return Line(what, paper, listed(ranks.values(), 1), "not reported", claim, reading, note)
+    return Line(what, paper, listed(ranks.values(), 1), "not reported", claim, reading)
 
 
 def _truncation_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     """As published: free anchors, and a truncation that leaks; as defined: neither."""
-    what = f"{CORPORA[corpus]}, softmax cut to rank 3, 5, 9, 17 against d_osc = 2, 4, 8, 16"
+    what = "softmax cut to rank 3, 5, 9, 17 against d_osc = 2, 4, 8, 16"
+    what = f"{called(evidence, corpus)}, {what}"
     cut = known(
         {d: truncation.found(evidence, corpus, d + 1).get(VERSIONS[reading]) for d in DIMENSIONS}
     )
@@ -76,13 +83,13 @@ def _truncation_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
         return cohort.undecided(what, paper, "lm-truncation", reading)
     above = all(cut[d] > whole[d] for d in DIMENSIONS)
     claim = Claim("lm-truncation", above, f"oscillators {listed(whole.values())}")
-    note = cohort.trend(evidence, corpus)
-    return Line(what, paper, listed(cut.values()), "not reported", claim, reading, note)
+    return Line(what, paper, listed(cut.values()), "not reported", claim, reading)
 
 
 def _every_rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     """At rank 33, too, and above softmax that is trained with scores of low rank."""
-    what = f"{CORPORA[corpus]}, softmax cut to rank 33 against d_osc = 32 and softmax as it is"
+    what = "softmax cut to rank 33 against d_osc = 32 and softmax as it is"
+    what = f"{called(evidence, corpus)}, {what}"
     cut, whole, matched = _at_ranks(evidence, corpus, reading)
     paper = "TinyStories only"
     if corpus == "tinystories":
@@ -97,13 +104,13 @@ def _every_rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     said += f"; oscillators {listed(whole.values())}, softmax of rank d {listed(matched.values())}"
     claim = Claim("lm-truncation-every", growing and len(above) == len(RANKS), said)
     ours = f"{cut[33]:.2f} against {whole[33]:.2f}, {matched[33]:.2f}"
-    note = cohort.trend(evidence, corpus) or ROOM.get(corpus, "")
+    note = ROOM.get(corpus, "")
     return Line(what, paper, ours, "not reported", claim, reading, note)
 
 
 def _recovered_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     """What a low rank costs a model that was not trained with it, and models that were."""
-    what = f"{CORPORA[corpus]}, gap to softmax at rank 3: cut, d_osc = 2, scores of rank 2"
+    what = f"{called(evidence, corpus)}, gap to softmax at rank 3: cut, d_osc = 2, scores of rank 2"
     cut, whole, matched = _at_ranks(evidence, corpus, reading)
     paper = "TinyStories only"
     if corpus == "tinystories":
@@ -118,9 +125,8 @@ def _recovered_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
         kept = ", ".join(f"{100 * x / lost:.0f} %" for x in trained)
         said = f"trained models keep {kept} of what the cut costs"
     claim = Claim("lm-truncation-recovered", lost > 0 and max(trained) < lost / 2, said)
-    note = cohort.trend(evidence, corpus)
     ours = listed((lost, *trained))
-    return Line(what, paper, ours, "not reported", claim, reading, note)
+    return Line(what, paper, ours, "not reported", claim, reading)
 
 
 def _at_ranks(
@@ -137,7 +143,7 @@ def _at_ranks(
 
 def _sharpened_line(evidence: Evidence, corpus: str, reading: str, d: int, p: int) -> Line:
     """Does the rank before the mask stay at d_osc + 1 when the readout is sharpened? (D26)"""
-    what = f"{CORPORA[corpus]}, rank of S^p before the mask, d_osc = {d}, p = {p}"
+    what = f"{called(evidence, corpus)}, rank of S^p before the mask, d_osc = {d}, p = {p}"
     found = effective_rank.found(evidence, corpus, cohort.oscillator(d, reading, p))
     paper = f"at most {d + 1} for every p"
     if "sharpened.rank" not in found:
@@ -148,8 +154,8 @@ def _sharpened_line(evidence: Evidence, corpus: str, reading: str, d: int, p: in
         f"bound {bound}, effective rank {found['sharpened.mean']:.2f} "
         f"against {found['similarity.mean']:.2f} of S itself"
     )
-    agreement = Agreement(exactly(excess), margin("exact"))
-    return Line(what, paper, f"{found['sharpened.rank']:.0f}", agreement, None, reading, note)
+    same = if_carried(Agreement(exactly(excess), margin("exact")), evidence.setting, corpus)
+    return Line(what, paper, f"{found['sharpened.rank']:.0f}", same, None, reading, note)
 
 
 def _rank_line(evidence: Evidence, reading: str, d: int) -> Line:
@@ -157,7 +163,7 @@ def _rank_line(evidence: Evidence, reading: str, d: int) -> Line:
     ours = effective_rank.found(evidence, "tinystories", cohort.oscillator(d, reading))
     mean = ours.get("similarity.mean")
     return Line(
-        f"TinyStories, effective rank of S, d_osc = {d}",
+        f"{called(evidence, 'tinystories')}, effective rank of S, d_osc = {d}",
         plus_minus(paper["mean"], paper["std"]),
         "" if mean is None else plus_minus(mean, ours["similarity.std"]),
         cohort.one_model(evidence, _log_ratio(mean, paper["mean"]), "relative_rank"),
@@ -171,7 +177,7 @@ def _masked_line(evidence: Evidence, reading: str, d: int) -> Line:
         "attention.mean"
     )
     return Line(
-        f"TinyStories, effective rank after the mask, d_osc = {d}",
+        f"{called(evidence, 'tinystories')}, effective rank after the mask, d_osc = {d}",
         f"{paper:.1f}",
         "" if mean is None else f"{mean:.1f}",
         cohort.one_model(evidence, _log_ratio(mean, paper), "relative_rank"),
@@ -191,7 +197,7 @@ def _truncated_line(evidence: Evidence, rank: int) -> Line:
         ratio = _log_ratio(found["as_published"], found["whole"])
         difference = None if ratio is None else ratio - log(paper / whole)
     return Line(
-        f"TinyStories, softmax cut to rank {rank}, over the whole model",
+        f"{called(evidence, 'tinystories')}, softmax cut to rank {rank}, over the whole model",
         f"{paper:.2f} / {whole:.2f}",
         ours,
         cohort.one_model(evidence, difference, "perplexity_ratio"),

@@ -8,7 +8,7 @@ from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.lm.perplexity import PROTOCOL, if_carried
 from lohe.experiments.studies.rank import cohort
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few, listed
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, called, few, listed
 from lohe.experiments.tables import Table, plus_minus
 from lohe.experiments.verdicts import (
     Agreement,
@@ -97,7 +97,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 def _descent_line(evidence: Evidence, corpus: str) -> Line:
     """The more directions scores have, the better."""
-    what = f"{CORPORA[corpus]}, softmax with scores of rank 2, 4, 8, 16, 32"
+    what = f"{called(evidence, corpus)}, softmax with scores of rank 2, 4, 8, 16, 32"
     theirs = published_means().values()
     paper = listed(theirs) if corpus == "tinystories" else "TinyStories only"
     found = perplexities(evidence, corpus)
@@ -108,13 +108,12 @@ def _descent_line(evidence: Evidence, corpus: str) -> Line:
     claim = Claim(
         "lm-rank-descent", max(steps) < 0, f"steps {', '.join(f'{x:+.2f}' for x in steps)}"
     )
-    note = cohort.trend(evidence, corpus)
-    return Line(what, paper, listed(means), "not reported", claim, note=note)
+    return Line(what, paper, listed(means), "not reported", claim)
 
 
 def _part_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     """What the rank of the scores costs softmax, and what the oscillator lacks."""
-    what = f"{CORPORA[corpus]}, gap to softmax: scores of rank 2, and d_osc = 2"
+    what = f"{called(evidence, corpus)}, gap to softmax: scores of rank 2, and d_osc = 2"
     matched = perplexities(evidence, corpus)
     oscillator = cohort.perplexities(evidence, corpus, cohort.oscillator(2, reading))
     paper = "TinyStories only"
@@ -131,12 +130,11 @@ def _part_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     said = f"{100 * gaps[0] / gaps[1]:.0f} % of the gap; " if gaps[1] > 0 else ""
     said += f"Welch p = {cost.p:.2g} for the part, {rest.p:.2g} for the rest"
     claim = Claim("lm-rank-part", holds, said, max(cost.p, rest.p))
-    note = cohort.trend(evidence, corpus)
-    return Line(what, paper, listed(gaps), "not reported", claim, reading, note)
+    return Line(what, paper, listed(gaps), "not reported", claim, reading)
 
 
 def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
-    what = f"{CORPORA[corpus]}, softmax of rank 2, 4, 8, 16 against d_osc = 2, 4, 8, 16"
+    what = f"{called(evidence, corpus)}, softmax of rank 2, 4, 8, 16 against d_osc = 2, 4, 8, 16"
     matched = perplexities(evidence, corpus)
     oscillators = {
         d: cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS
@@ -156,8 +154,7 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     said = f"largest corrected p = {p:.2g}; gap to softmax at 2: "
     said += _gaps(fmean(matched[FULL]), fmean(matched[2]), fmean(oscillators[2]))
     claim = Claim("lm-rank-matched", better, said, p)
-    note = cohort.trend(evidence, corpus)
-    return Line(what, paper, means, "not reported", claim, reading, note)
+    return Line(what, paper, means, "not reported", claim, reading)
 
 
 def _gaps(softmax: float, matched: float, oscillator: float) -> str:
@@ -170,7 +167,7 @@ def _gaps(softmax: float, matched: float, oscillator: float) -> str:
 def _ratio_line(evidence: Evidence, d: int) -> Line:
     """Perplexity over softmax's in the same cohort."""
     found, theirs = perplexities(evidence, "tinystories"), published_means()
-    what = f"TinyStories, softmax of rank {d}, over softmax"
+    what = f"{called(evidence, 'tinystories')}, softmax of rank {d}, over softmax"
     paper = f"{theirs[d]:.2f} / {theirs[FULL]:.2f}"
     if not found[d] or not found[FULL]:
         return Line(what, paper, "", "no records")
@@ -182,7 +179,6 @@ def _ratio_line(evidence: Evidence, d: int) -> Line:
         log(exactly(theirs[d])) - log(softmax)
     )
     agreement = Agreement(difference, margin("perplexity_ratio"))
-    notes = ["natural logarithms; the spread behind the printed mean is not known"]
-    notes += [x for x in (cohort.trend(evidence, "tinystories"),) if x]
     same = if_carried(agreement, evidence.setting, "tinystories")
-    return Line(what, paper, shown, same, note="; ".join(notes))
+    note = "natural logarithms; the spread behind the printed mean is not known"
+    return Line(what, paper, shown, same, note=note)

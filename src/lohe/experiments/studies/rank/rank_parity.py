@@ -11,7 +11,7 @@ from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.rank import cohort, effective_rank
-from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, few
+from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, called, few
 from lohe.experiments.verdicts import Claim, Line
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
@@ -61,7 +61,8 @@ def lines(evidence: Evidence) -> list[Line]:
 
 
 def _line(evidence: Evidence, corpus: str, reading: str) -> Line:
-    what = f"{CORPORA[corpus]}, d_osc at which the fitted gap is a deviation of softmax's seeds"
+    what = "d_osc at which the fitted gap is a deviation of softmax's seeds"
+    what = f"{called(evidence, corpus)}, {what}"
     theirs = published("table4")[corpus]
     paper = f"{_parity(theirs['softmax'], {d: theirs['oscillator'][str(d)] for d in FITTED}):.4g}"
     if corpus == "tinystories":
@@ -78,7 +79,6 @@ def _line(evidence: Evidence, corpus: str, reading: str) -> Line:
     holds = None if math.isnan(factor) else 1 / FACTOR <= factor <= FACTOR
     claim = Claim("lm-rank-parity", holds, f"{factor:.3g} times softmax's effective rank")
     note = "the paper's column is our calculation from its numbers"
-    note = "; ".join(x for x in (note, cohort.trend(evidence, corpus)) if x)
     return Line(
         what, paper, f"{d:.4g} against rank {rank:.1f}", "not reported", claim, reading, note
     )

@@ -198,7 +198,7 @@ def _line(evidence: Evidence, subject: Subject, reading: str, paper: str, label:
             value = counts(weak, seen, weak_there, theirs["oscillators"], margin("exact"))
             value = replace(value, difference=replace(value.difference, seeds=0))  # of tokens
         note += f"; {weak} of {seen:,}, the paper {weak_there} of {theirs['oscillators']:,}"
-    elif subject is not SVA:
+    else:
         note = f"{note}; no margin for a number that varies 17-fold between two published runs"
     if subject.language and subject is not TINYSTORIES:
         trend = [r.result["fraction"] for r in taken(evidence, TINYSTORIES, "as published")]

@@ -205,6 +205,7 @@ def _line(evidence: Evidence, changes: Changes, kind: str, level: float, reading
     what = f"{subject.name}, {SHORT[kind]} {level:g}"
     claim = _claim(changes, kind) if level == STRONGEST else None
     paper = f"{shown(theirs, subject, error=False)} {unit(subject)}"
+    paper += " (TinyStories)" if subject is WIKITEXT2 else ""
     if here is None or theirs is None:
         return Line(what, paper, "no records", "no records", claim, reading)
     text, note = f"{shown(here, subject, error=False)} {unit(subject)}", ""
@@ -230,10 +231,12 @@ def _claim(changes: Changes, kind: str) -> Claim | None:
     change = changes.at(kind, STRONGEST)
     if change is None:
         return Claim(name, None, "no records")
-    if task == "language":
-        found = f"log ratio {change.value:+.4f} of {changes.subject.name}, allowed below {most}"
-        return Claim(name, change.value < most if math.isfinite(change.value) else None, found)
     low, high = change.interval(0.9)
+    if task == "language":
+        spread = f" [{low:+.4f}, {high:+.4f}]" if math.isfinite(high) else ""
+        found = f"log ratio {change.value:+.4f}{spread} of {changes.subject.name}, allowed below "
+        found += f"{most}, by its mean"
+        return Claim(name, change.value < most if math.isfinite(change.value) else None, found)
     found = f"90 % interval [{low:+.2f}, {high:+.2f}] pp, allowed ±{most} pp"
     return Claim(name, -most < low and high < most if math.isfinite(high) else None, found)
 
@@ -251,7 +254,10 @@ def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> L
         inside.append(abs(change.value) <= bound)
         text = f"{change.value:+.4f} nats" if subject.language else f"{change.value:+.2f} pp"
         ours.append(text)
-        said.append(f"{subject.name} {text} at {horizon:g}")
+        low, high = change.interval(0.9)
+        digits = 4 if subject.language else 2
+        spread = f" [{low:+.{digits}f}, {high:+.{digits}f}]" if math.isfinite(high) else ""
+        said.append(f"{subject.name} {text}{spread} at {horizon:g}")
     holds = False if False in inside else None if lacks else True
     claim = Claim("robust-settling", holds, "; ".join(said), lacks=", ".join(lacks))
     value: Verdict = "not reported" if inside else "no records"

@@ -52,7 +52,12 @@ def by_model(evidence: Evidence) -> dict[Cohort, dict[int, Settled]]:
 def table_6(evidence: Evidence) -> Table:
     """Table 6 (tab:convergence): converged at T = 30 by RK45, exact flow and formula."""
     groups = by_model(evidence)
-    rows = [_row(cohort, d, one) for cohort, models in groups.items() for d, one in models.items()]
+    setting = evidence.setting
+    rows = [
+        _row(cohort, setting, d, one)
+        for cohort, models in groups.items()
+        for d, one in models.items()
+    ]
     for d, x in published("table6")["d_osc"].items():
         solved, far = f"{100 * x['converged']:.1f}", f"{100 * x['far']:.2f}"
         rows.append(
@@ -66,7 +71,9 @@ def table_6(evidence: Evidence) -> Table:
         "weak, antip.: % that are late because even an equatorial start would be (weak drive), or "
         "because theirs is closer to the antipode.",
     ]
-    notes += [_late_starts(cohort, models[2]) for cohort, models in groups.items() if 2 in models]
+    notes += [
+        _late_starts(cohort, setting, models[2]) for cohort, models in groups.items() if 2 in models
+    ]
     return Table(
         "Table 6. Oscillators that have converged at T = 30",
         columns,
@@ -75,10 +82,10 @@ def table_6(evidence: Evidence) -> Table:
     )
 
 
-def _row(cohort: Cohort, d_osc: int, one: Settled) -> tuple[str, ...]:
+def _row(cohort: Cohort, setting: Setting, d_osc: int, one: Settled) -> tuple[str, ...]:
     row, (solved, se) = one.at(), one.rk45
     return (
-        f"{cohort.name}, {_anchors(cohort)}",
+        f"{cohort.name(setting)}, {_anchors(cohort)}",
         str(d_osc),
         f"{100 * solved:.1f}±{100 * se:.1f}",
         f"{100 * row['converged']:.2f}",
@@ -90,12 +97,12 @@ def _row(cohort: Cohort, d_osc: int, one: Settled) -> tuple[str, ...]:
     )
 
 
-def _late_starts(cohort: Cohort, one: Settled) -> str:
+def _late_starts(cohort: Cohort, setting: Setting, one: Settled) -> str:
     """The late ones by where they started, ours beside the published counts."""
     theirs = published("table6")["failures"]
     counts = [one.late(f".within_{degrees}") for degrees in DEGREES]
     return (
-        f"{cohort.name}, {cohort.reading}, d_osc = 2: of {one.late()} late trajectories "
+        f"{cohort.name(setting)}, {cohort.reading}, d_osc = 2: of {one.late()} late trajectories "
         f"{_list(counts)} started within {_list(DEGREES)} degrees of the antipode (paper: of "
         f"{theirs['total']}, {_list(theirs['within_degrees_of_the_antipode'].values())}). "
         f"By layer {_percents(one.layers)} converged."
@@ -110,7 +117,7 @@ def table_6_lines(evidence: Evidence) -> list[Line]:
             row = models[d].at() if d in models else {}
             for name, what in (("converged", "converged at T = 30"), ("far", "error above 0.1")):
                 said = f"d_osc = {d}: {what}"
-                lines.append(_number(cohort, said, theirs[name], row.get(name)))
+                lines.append(_number(cohort, evidence, said, theirs[name], row.get(name)))
         lines.append(_dimension(cohort, evidence, models))
         lines.append(_both_modes(cohort, evidence, models))
         lines.append(_three_ways(cohort, evidence, models))
@@ -198,7 +205,7 @@ def table_of_horizons(evidence: Evidence) -> Table:
     groups, paper = by_model(evidence), published("table6")
     rows = [
         (
-            f"{cohort.name}, {_anchors(cohort)}",
+            f"{cohort.name(evidence.setting)}, {_anchors(cohort)}",
             *(f"{100 * models[2].at(horizon)['converged']:.2f}" for horizon in HORIZONS),
             f"{models[2].late('.last')} of {models[2].trajectories}",
         )
@@ -230,7 +237,7 @@ def figure_7(evidence: Evidence) -> Figure:
         if 2 in models:
             rows = [models[2].at(horizon) for horizon in HORIZONS]
             found, expected = (np.array([row[x] for row in rows]) for x in ("converged", "formula"))
-            label = f"{cohort.name}, {cohort.reading}"
+            label = f"{cohort.name(evidence.setting)}, {cohort.reading}"
             draw.fractions(left, horizons, found, expected, color=color, label=label)
             draw.sampled(left, HORIZON * 1.08 ** (n + 1), *models[2].rk45, color=color)
     draw.published_fractions(left, horizons, np.array([*paper["horizons"].values()]))
@@ -248,7 +255,7 @@ def figure_7(evidence: Evidence) -> Figure:
             late = np.array([[one.at()[x] for one in groups[cohort].values()] for x in kinds])
             draw.bars(ax, at, late, defined=cohort == AS_DEFINED)
         draw.finish_bars(ax, D_OSC, labels, published=ax is middle)
-        ax.set_title(f"{AS_PUBLISHED.name}: late at T = 30, {title}")
+        ax.set_title(f"{AS_PUBLISHED.name(evidence.setting)}: late at T = 30, {title}")
     return figure
 
 
@@ -259,12 +266,12 @@ def figure_7_lines(evidence: Evidence) -> list[Line]:
         for horizon, theirs in zip(HORIZONS, paper["horizons"].values(), strict=True):
             ours = models[2].at(horizon)["converged"] if 2 in models else None
             what = f"d_osc = 2: converged at T = {horizon:g}"
-            lines.append(_number(cohort, what, theirs, ours))
+            lines.append(_number(cohort, evidence, what, theirs, ours))
         for d, x in zip(D_OSC, paper["d_osc"].values(), strict=True):
             ours = models[d].at()["near"] if d in models else None
             theirs = 1 - x["converged"] - x["far"]
             what = f"d_osc = {d}: error from 0.01 to 0.1"
-            lines.append(_number(cohort, what, theirs, ours))
+            lines.append(_number(cohort, evidence, what, theirs, ours))
         lines.append(_horizon(cohort, evidence, models.get(2)))
         lines.append(_all_converge(cohort, evidence, models.get(2)))
     return lines
@@ -298,11 +305,13 @@ def _all_converge(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Li
     return _claim(cohort, evidence, "d_osc = 2: late at T = 5000", theirs, claim, ours)
 
 
-def _number(cohort: Cohort, what: str, theirs: float, ours: float | None) -> Line:
-    """A fraction that the paper prints. Other models: not comparable."""
+def _number(
+    cohort: Cohort, evidence: Evidence, what: str, theirs: float, ours: float | None
+) -> Line:
+    """A fraction that the paper prints, of TinyStories. Other models: not comparable."""
     return Line(
-        f"{cohort.name}, {what}",
-        f"{100 * theirs:.{1 if theirs > 0.01 else 2}f} %",
+        f"{cohort.name(evidence.setting)}, {what}",
+        f"{100 * theirs:.{1 if theirs > 0.01 else 2}f} %{cohort.elsewhere}",
         "" if ours is None else f"{100 * ours:.2f} %",
         "no records" if ours is None else "not comparable",
         reading=cohort.reading,
@@ -313,13 +322,12 @@ def _claim(
     cohort: Cohort, evidence: Evidence, what: str, paper: str, claim: Claim, ours: str | None = None
 ) -> Line:
     return Line(
-        f"{cohort.name}, {what}",
-        paper,
+        f"{cohort.name(evidence.setting)}, {what}",
+        f"{paper}{cohort.elsewhere}" if paper else "",
         claim.found if ours is None else ours,
         "no records" if claim.found == NONE else "not comparable",
         claim,
         cohort.reading,
-        cohort.note(evidence.setting),
     )
 
 

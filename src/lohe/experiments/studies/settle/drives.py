@@ -10,12 +10,11 @@ from lohe import ops
 from lohe.attention import OscillatorAttention
 from lohe.experiments.measures import Bench
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.robust.robustness import Physics, on
 from lohe.models import Oscillator
 from lohe.tasks.language import PAD
 from lohe.train import Run
-
-NAMES = {"wikitext2": "WikiText-2", "tinystories": "TinyStories"}
 
 
 @dataclass(frozen=True)
@@ -25,20 +24,19 @@ class Cohort:
     corpus: str
     reading: str  # as published: anchors that leave the sphere; as defined: on it
 
+    def name(self, setting: Setting) -> str:
+        return perplexity.name(setting, self.corpus)
+
     @property
-    def name(self) -> str:
-        return NAMES[self.corpus]
+    def elsewhere(self) -> str:
+        """Behind a number of the paper, which has TinyStories only."""
+        return "" if self.corpus == "tinystories" else " (TinyStories)"
 
     def run(self, setting: Setting, d_osc: int) -> Run:
         free = self.reading == "as published"
         oscillator = Oscillator(d_osc=d_osc, anchors="free" if free else "sphere")
         build = {"wikitext2": setting.wikitext2, "tinystories": setting.tinystories}
         return build[self.corpus](oscillator, 0)
-
-    def note(self, setting: Setting) -> str:
-        """What a line about this cohort must say of itself."""
-        small = self.corpus == "tinystories" and not setting.corpora.published
-        return "a trend only: far fewer stories to train on than the paper's" if small else ""
 
 
 AS_PUBLISHED, AS_DEFINED = Cohort("wikitext2", "as published"), Cohort("wikitext2", "as defined")

@@ -154,7 +154,7 @@ def models(setting: Setting) -> list[tuple[Integrators, str, str, str]]:
             found.append((Integrators(run, examples), f"KWS {words}", reading, "keywords"))
     for cohort in COHORTS:
         measure = Integrators(cohort.run(setting, D_OSC), 1 if smoke else 8)
-        found.append((measure, cohort.name, cohort.reading, "language"))
+        found.append((measure, cohort.name(setting), cohort.reading, "language"))
     return found
 
 
@@ -209,7 +209,8 @@ def lines(evidence: Evidence) -> list[Line]:
             found.append(
                 Line(
                     f"{name}: {what}",
-                    f"{_degrees(theirs[pair]['median'])}, {_degrees(theirs[pair]['largest'])}",
+                    f"{_degrees(theirs[pair]['median'])}, {_degrees(theirs[pair]['largest'])}"
+                    f"{' (TinyStories)' if name == 'WikiText-2' else ''}",
                     ours,
                     "not comparable" if ours else "no records",
                     _claim(record) if pair == "rk45" else None,

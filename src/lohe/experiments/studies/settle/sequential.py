@@ -87,7 +87,7 @@ def table(evidence: Evidence) -> Table:
                 settled = [x[f"{name}.converged"] for name in ("uniform", "sequential")]
                 rows.append(
                     (
-                        f"{cohort.name}, {cohort.reading}",
+                        f"{cohort.name(evidence.setting)}, {cohort.reading}",
                         str(d),
                         *(f"{error:.5f}" for error in errors),
                         f"{ratio(record):.2f}",
@@ -129,13 +129,13 @@ def _line(evidence: Evidence, cohort: Cohort, d_osc: int) -> Line:
         holds = _holds(d_osc, ratio(record))
     claim = Claim(CLAIMS[d_osc], holds, found) if d_osc in CLAIMS else None
     return Line(
-        f"{cohort.name}, d_osc = {d_osc}: uniform over sequential mean error",
-        f"{_published_ratio(str(d_osc)):.1f}" + (" (called negligible)" if d_osc == 32 else ""),
+        f"{cohort.name(evidence.setting)}, d_osc = {d_osc}: uniform over sequential mean error",
+        f"{_published_ratio(str(d_osc)):.1f}{', called negligible' if d_osc == 32 else ''}"
+        f"{cohort.elsewhere}",
         "" if record is None else f"{ratio(record):.2f}",
         "no records" if record is None else "not comparable",
         claim,
         cohort.reading,
-        cohort.note(evidence.setting) if claim else "",
     )
 
 
