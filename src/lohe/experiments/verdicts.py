@@ -129,10 +129,14 @@ def log(estimate: Estimate) -> Estimate:
 
 @dataclass(frozen=True)
 class Agreement:
-    """Our value minus the printed one, and how far apart they may be."""
+    """Our value minus the printed one, and how far apart they may be.
+
+    `seen` is the difference itself where the estimate is another number: the middle of an interval.
+    """
 
     difference: Estimate
     margin: float
+    seen: float | None = None
 
     def verdict(self, p: float | None = None) -> Verdict:
         """By rules.json; `p` is the difference's, corrected for the number of lines."""
@@ -170,12 +174,12 @@ class Agreement:
 
 def counts(k: int, n: int, k_paper: int, n_paper: int, within: float | None = None) -> Agreement:
     """Two rates, of k in n runs: their difference with the interval of Agresti and Caffo, who add
-    a success and a failure to each; so few runs can turn its sign."""
+    a success and a failure to each."""
     a, b = (k + 1) / (n + 2), (k_paper + 1) / (n_paper + 2)
     own = a * (1 - a) / (n + 2)
     se = math.sqrt(own + b * (1 - b) / (n_paper + 2))
     bound = margin("failure_rate") if within is None else within
-    return Agreement(Estimate(a - b, se, None, n, own), bound)
+    return Agreement(Estimate(a - b, se, None, n, own), bound, k / n - k_paper / n_paper)
 
 
 @dataclass(frozen=True)
@@ -298,7 +302,8 @@ def _interval(agreement: Agreement, verdict: str, corrected: float) -> str:
     if agreement.difference == exactly(0.0):
         return ""  # equal: there is nothing to say
     low, high = agreement.difference.interval(rules()["levels"]["reproduced"])
-    said = f"difference {agreement.difference.value:+.3g} [{low:+.3g}, {high:+.3g}]"
+    value = agreement.difference.value if agreement.seen is None else agreement.seen
+    said = f"difference {value:+.3g} [{low:+.3g}, {high:+.3g}]"
     said += f", margin {agreement.margin:g}"
     if verdict == "inconclusive":
         seeds = agreement.seeds_to_decide(corrected)

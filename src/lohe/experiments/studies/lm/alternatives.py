@@ -158,9 +158,9 @@ def table(evidence: Evidence) -> Table:
 
 def _cells(here: Found, theirs: Found, pick) -> list[str]:
     cells = []
-    for found in (here, theirs):
+    for found, less in ((here, gap), (theirs, printed_gap)):
         softmax, oscillator = pick(found)
-        cells += [shown(softmax), shown(oscillator), gap(oscillator, softmax)]
+        cells += [shown(softmax), shown(oscillator), less(oscillator, softmax)]
     return cells
 
 

@@ -223,7 +223,7 @@ def _language_lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[L
         f"{name(setting, corpus)}, p = 1, 2, 4",
         "; ".join(falls) if reported else UNPRINTED,
         "; ".join(found),
-        "no records" if claim.holds is None else "not comparable",
+        "no records" if claim.holds is None else "not comparable" if reported else "not reported",
         claim,
         reading,
     )
