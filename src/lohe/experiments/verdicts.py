@@ -179,7 +179,8 @@ def counts(k: int, n: int, k_paper: int, n_paper: int, within: float | None = No
     own = a * (1 - a) / (n + 2)
     se = math.sqrt(own + b * (1 - b) / (n_paper + 2))
     bound = margin("failure_rate") if within is None else within
-    return Agreement(Estimate(a - b, se, None, n, own), bound, k / n - k_paper / n_paper)
+    seen = k / n - k_paper / n_paper if n and n_paper else None
+    return Agreement(Estimate(a - b, se, None, n, own), bound, seen)
 
 
 @dataclass(frozen=True)

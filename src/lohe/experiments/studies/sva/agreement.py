@@ -13,6 +13,7 @@ from lohe.experiments.studies.sva import (
     agreement_attention,
     agreement_distributions,
     agreement_errors,
+    agreement_pads,
     agreement_sweeps,
     agreement_thresholds,
     agreement_widths,
@@ -313,6 +314,7 @@ ITEMS: dict[str, Item] = {
     **agreement_distributions.ITEMS,
     **agreement_errors.ITEMS,
     **agreement_anchors.ITEMS,
+    **agreement_pads.ITEMS,
     **agreement_widths.ITEMS,
     **agreement_sweeps.ITEMS,
 }
