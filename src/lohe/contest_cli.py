@@ -79,9 +79,10 @@ def contest_command(
         _runs(stage, _evidence(records))  # refuses what is too early
         if not dry_run:
             where = device_name(device)
-            _train(stage, records, where, data, minutes)
+            deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
+            _train(stage, records, where, data, deadline)
             if stage == "measure":
-                _measure(records, Bench(records, where, data))
+                _measure(records, Bench(records, where, data), deadline)
         _report(stage, records)
 
 
@@ -119,14 +120,20 @@ def _after(stage: str, why: str, chosen: choose.Chosen, evidence: Evidence) -> N
         )
 
 
-def _train(stage: str, store: Store, device: str, root: Path | None, minutes: float | None) -> None:
-    """Pack after pack until nothing is missing that nobody trains, or none would end in time."""
-    deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
+def _train(stage: str, store: Store, device: str, root: Path | None, deadline: Deadline) -> None:
+    """Pack after pack until nothing is missing that nobody trains, or none would end in time.
+
+    What is trained again for its weights alone does not see the test articles, which its record has
+    been scored on.
+    """
     with terminal.bars() as shown:
 
         @cache
         def load(task: Task) -> Data:
-            return load_aloud(task, root, shown.loading)
+            data = load_aloud(task, root, shown.loading)
+            if stage != "measure":
+                return data
+            return replace(data, splits={k: x for k, x in data.splits.items() if k != "test"})
 
         while todo := _missing(stage, store, evidence := _evidence(store)):
             runs = [replace(pack.run, seed=s) for pack in todo for s in pack.seeds]
@@ -164,8 +171,10 @@ def _measures(evidence: Evidence) -> list[Measure]:
     return measured.measures(chosen) if chosen else []
 
 
-def _measure(store: Store, bench: Bench) -> None:
-    """Take what is not taken yet, as far as there are weights."""
+def _measure(store: Store, bench: Bench, deadline: Deadline) -> None:
+    """Take what is not taken yet, as far as there are weights and time."""
+    if deadline.over:
+        return
     todo = untaken(_measures(_evidence(store)), store)
     there = [m for m in todo if m.run and weights.find(store, m.run) is not None]
     with terminal.bars() as shown:
@@ -177,7 +186,8 @@ def _measure(store: Store, bench: Bench) -> None:
             heard += 1
 
         for _ in take(there, bench, listen):
-            pass
+            if deadline.over:
+                return
 
 
 def _report(stage: str, store: Store) -> None:

@@ -252,6 +252,20 @@ def test_what_diverged_is_not_chosen():
         assert all(c.learning_rate < 1e-3 for c in top)
 
 
+def test_what_diverged_after_its_best_epoch_is_not_chosen_either():
+    """Its selected epoch is finite; the loss of a later one is not."""
+    records = [
+        replace(r, curve=[{"loss": 5.0}, {"loss": math.nan}])
+        if r.recipe["optimizer"]["lr"] == 1e-3 and r.seed == 0
+        else r
+        for r in made.trials()
+    ]
+    for family in RIVALS:
+        top = choose.finalists(made.evidence(records), family)
+        assert top is not None
+        assert all(c.learning_rate < 1e-3 for c in top)
+
+
 def test_choosing_does_not_look_at_other_splits():
     """Were the second half of validation turned upside down, the same would be chosen."""
     records = made.chosen_records()
@@ -389,6 +403,24 @@ def test_the_goal_is_judged_at_16_and_32_also_where_48_is_chosen(added, said):
         assert f"(p = {corrected[f'oscillator, d_osc = {d}']:.2g})" in text
 
 
+def test_the_goal_is_open_while_planned_comparisons_lack_records():
+    """Holm's correction falls as they come in."""
+
+    def truth(run):
+        m = run.model.attention
+        asked = getattr(m, "d_osc", 48) != 48
+        return made.truth(run) - (10 if not asked and hasattr(m, "d_osc") else 0) + 5 * asked
+
+    records = made.everything(truth)
+    chosen = choose.chosen(made.evidence(records))
+    assert chosen is not None
+    controls = {key(run.recipe()) for run in trials.LATER_RUNS["controls"](chosen)}
+    confirmed = {key(run.recipe()) for run in trials.LATER_RUNS["confirm"](chosen)}
+    without = [r for r in records if key(r.recipe) not in controls - confirmed]
+    assert " is not met: " in verdict.verdict(made.evidence(records))
+    assert " is open: " in verdict.verdict(made.evidence(without))
+
+
 def test_where_ours_is_at_32_the_primary_test_counts(everything):
     chosen = choose.chosen(everything)
     assert chosen is not None
@@ -399,17 +431,19 @@ def test_where_ours_is_at_32_the_primary_test_counts(everything):
     assert said in verdict.goal(everything, chosen)
 
 
-def test_a_diverged_run_is_named_and_decides_nothing():
+@pytest.mark.parametrize("where", ["on test", "after its best epoch"])
+def test_a_diverged_run_is_named_and_decides_nothing(where):
     records = made.everything()
     chosen = choose.chosen(made.evidence(records))
     assert chosen is not None
     ours = key(STAGES["confirm"].runs(chosen.ours)[0].recipe())
-    lost = [
-        replace(r, result=r.result | {"test.nats": math.nan})
-        if (key(r.recipe), r.seed) == (ours, 103)
-        else r
-        for r in records
-    ]
+
+    def diverge(r):
+        if where == "on test":
+            return replace(r, result=r.result | {"test.nats": math.nan})
+        return replace(r, curve=[{"loss": 5.0}, {"loss": math.inf}])
+
+    lost = [diverge(r) if (key(r.recipe), r.seed) == (ours, 103) else r for r in records]
     found = made.evidence(lost)
     said = verdict.verdict(found)
     assert said.startswith("Seed 103 of ours diverged; the comparison is undecided. ")

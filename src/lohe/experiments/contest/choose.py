@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from functools import lru_cache
 from statistics import fmean
 
+from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.trials import (
     FAMILIES,
     FINALISTS,
@@ -116,4 +117,7 @@ def _standing(evidence: Evidence, configuration: Configuration, runs: list[Run])
 
 
 def _by_seed(evidence: Evidence, run: Run) -> dict[int, float]:
-    return {record.seed: record.result[JUDGED] for record in evidence.records(run)}
+    return {
+        record.seed: math.inf if has_diverged(record) else record.result[JUDGED]
+        for record in evidence.records(run)
+    }

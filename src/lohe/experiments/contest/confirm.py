@@ -12,6 +12,7 @@ from functools import lru_cache
 import numpy as np
 from jaxtyping import Float
 
+from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.trials import (
     STAGES,
     Chosen,
@@ -55,8 +56,9 @@ def records(
 
 
 def diverged(records: Sequence[Record]) -> list[int]:
-    """The seeds that have no finite score on test."""
-    return [r.seed for r in records if not math.isfinite(r.result.get(TEST, math.nan))]
+    """The seeds that diverged in training, or have no finite score on test."""
+    lost = (has_diverged(r) or not math.isfinite(r.result.get(TEST, math.nan)) for r in records)
+    return [r.seed for r, gone in zip(records, lost, strict=True) if gone]
 
 
 def compare(a: Sequence[Record], b: Sequence[Record]) -> Comparison | str:

@@ -9,6 +9,7 @@ from functools import partial
 
 from lohe.experiments.contest import choose
 from lohe.experiments.contest.confirm import DIVERGED, percent
+from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.tables import LATER, progress, shown
 from lohe.experiments.contest.trials import (
     LARGE,
@@ -78,10 +79,10 @@ def records(evidence: Evidence, runs: Sequence[Run]) -> list[Record]:
 
 def difference(a: Sequence[Record], b: Sequence[Record]) -> Estimate | str:
     """Log perplexity of a minus b, seed by seed; or why there is none."""
+    if any(map(has_diverged, (*a, *b))):
+        return DIVERGED
     ours, theirs = ({r.seed: r.result[NATS] for r in x} for x in (a, b))
     apart = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-    if not all(map(math.isfinite, apart)):
-        return DIVERGED
     return of_sample(apart) if len(apart) > 1 else NO_RECORDS
 
 
@@ -94,7 +95,9 @@ def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
     third = STAGES["scale"].epochs / 3
     reasons = []
     if high - low > WIDEST:
-        reasons.append(f"the interval of the difference is wider than {WIDEST:g} %")
+        reasons.append(
+            f"the interval of the difference is wider than {WIDEST:g} %, with {len(ours)} seeds"
+        )
     if all(r.notes.get("epoch", math.inf) + 1 <= third for r in (*ours, *best)):
         reasons.append("every run was at its best in the first third of its epochs")
     if not reasons:

@@ -11,6 +11,7 @@ from statistics import fmean
 
 import numpy as np
 
+from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.trials import (
     FITTED,
     HELD_OUT,
@@ -73,7 +74,8 @@ def perplexities(evidence: Evidence, configuration: Configuration) -> list[float
     """Of the law's seeds, in order."""
     runs = STAGES["law"].runs(configuration)
     wanted = {run.seed for run in runs}
-    return [r.result[LATER] for r in evidence.records(runs[0]) if r.seed in wanted]
+    there = [r for r in evidence.records(runs[0]) if r.seed in wanted]
+    return [math.nan if has_diverged(r) else r.result[LATER] for r in there]
 
 
 def laws(evidence: Evidence, chosen: Chosen) -> dict[str, Law]:

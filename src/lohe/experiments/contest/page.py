@@ -1,13 +1,16 @@
 """The page: what the tables say, and perplexity against d_osc."""
 
 import math
+from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
 from typing import Any
 
 import numpy as np
 
+from lohe.experiments import provenance
 from lohe.experiments.contest import choose, law, measured, measured_tables, tables
 from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
@@ -92,6 +95,7 @@ def page(evidence: Evidence, picture: str) -> str:
         preset(evidence),
         f"![Perplexity against d_osc]({picture})",
         *(_markdown(table(evidence)) for table in TABLES),
+        *made_by(evidence),
         "## What p and a gain are on a substrate",
         measured_tables.ON_A_SUBSTRATE,
         _markdown(measured_tables.counted(evidence)),
@@ -113,6 +117,20 @@ def page(evidence: Evidence, picture: str) -> str:
         ),
     ]
     return "\n\n".join(parts) + "\n"
+
+
+def made_by(evidence: Evidence) -> list[str]:
+    """By which code the scores on test came about, and whether other models were measured."""
+    chosen = choose.chosen(evidence)
+    if chosen is None:
+        return []
+    scored = {
+        replace(run, seed=0) for s in ("confirm", "controls") for run in LATER_RUNS[s](chosen)
+    }
+    codes = Counter(r.code_version for run in scored for r in evidence.records(run))
+    said = ", ".join(f"{version} ({n})" for version, n in sorted(codes.items()))
+    found = [f"Code of the models that were scored on test: {said}."] if said else []
+    return found + provenance.notes(measured.measures(chosen), evidence)
 
 
 def preset(evidence: Evidence) -> str:
