@@ -120,11 +120,8 @@ def overall(found: Sequence[Section]) -> str:
 def _trends(found: Sequence[Section]) -> list[str]:
     """How many of the claims were decided on a corpus that shows a trend only."""
     said = Counter(f.verdict for s in found for f in s.findings if f.trend)
-    words = {"holds": "hold", "does not hold": "do not", "undecided": "are undecided"}
-    decided = [f"{said[word]} {plural}" for word, plural in words.items() if said[word]]
-    if not decided:
-        return []
-    return [f"Of these, {', '.join(decided)} on TinyStories, which shows a trend here."]
+    decided = [f"{word} {said[word]}" for word in CLAIMS[:3] if said[word]]
+    return [f"Of these on TinyStories, a trend: {', '.join(decided)}."] if decided else []
 
 
 def values(found: Sequence[Section]) -> Table:
