@@ -17,7 +17,7 @@ from lohe.experiments.verdicts import rules
 
 STATEMENTS = {
     "kws": ("positions", "permutation", "coupling", "adamw"),
-    "sva": ("sweep", "standard", "errors", "anchors"),
+    "sva": ("sweep", "standard", "errors", "anchors", "pads"),
     "lm": ("coupling",),
     "rank": ("matched", "parity"),
 }

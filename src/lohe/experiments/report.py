@@ -124,6 +124,14 @@ def _trends(found: Sequence[Section]) -> list[str]:
     return [f"Of these on TinyStories, a trend: {', '.join(decided)}."] if decided else []
 
 
+def _added(found: Sequence[Section]) -> list[str]:
+    """How many were decided by claims that were written down after the runs."""
+    late = {name for name, claim in rules()["claims"].items() if "added" in claim}
+    said = Counter(f.verdict for s in found for f in s.findings if f.claim in late)
+    decided = [f"{word} {said[word]}" for word in CLAIMS[:3] if said[word]]
+    return [f"Of these by claims added after the runs: {', '.join(decided)}."] if decided else []
+
+
 def values(found: Sequence[Section]) -> Table:
     """How many printed values of each item we reproduce."""
     rows = [_counted(s.name, len(s.judged), VALUES, (j.value for j in s.judged)) for s in found]
@@ -143,7 +151,7 @@ def claims(found: Sequence[Section]) -> Table:
     every = [verdict for said in verdicts.values() for verdict in said]
     rows.append(_counted("all", len(every), CLAIMS, every))
     notes = ["Each claim is tested as rules.json says, in each reading of the paper."]
-    notes += _trends(found)
+    notes += [*_trends(found), *_added(found)]
     return Table("Claims: do they hold in our runs?", ("item", "claims", *CLAIMS), rows, notes)
 
 

@@ -203,7 +203,9 @@ class Claim:
 
     @property
     def statement(self) -> str:
-        return rules()["claims"][self.name]["statement"]
+        """The paper's, and whether its test was written down after the runs."""
+        claim = rules()["claims"][self.name]
+        return claim["statement"] + (" (Added after the runs.)" if "added" in claim else "")
 
     @property
     def verdict(self) -> str:
