@@ -1,7 +1,7 @@
 """What came out, in numbers and in words: everything here follows from the judged lines."""
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -70,6 +70,11 @@ class Finding:
         return TREND in self.line
 
     @property
+    def added(self) -> bool:
+        """Whether its claim was written down after the runs."""
+        return "added" in rules()["claims"][self.claim]
+
+    @property
     def said(self) -> str:
         """The rest of the sentence that begins with the verdict."""
         about = "".join(f", {part}" for part in (self.reading, self.line) if part)
@@ -114,22 +119,14 @@ def overall(found: Sequence[Section]) -> str:
     for what, count in {"lines": lines, "claims": said}.items():
         parts = ", ".join(f"{word} {n}" for word, n in count.most_common())
         counted.append(f"{count.total()} {what}{': ' if parts else ''}{parts}.")
-    return " ".join([*counted, *_trends(found)])
+    return " ".join([*counted, *_apart(found, "on TinyStories, a trend", lambda f: f.trend)])
 
 
-def _trends(found: Sequence[Section]) -> list[str]:
-    """How many of the claims were decided on a corpus that shows a trend only."""
-    said = Counter(f.verdict for s in found for f in s.findings if f.trend)
+def _apart(found: Sequence[Section], what: str, which: Callable[[Finding], bool]) -> list[str]:
+    """How some of the claims were decided, for those who would leave them out."""
+    said = Counter(f.verdict for s in found for f in s.findings if which(f))
     decided = [f"{word} {said[word]}" for word in CLAIMS[:3] if said[word]]
-    return [f"Of these on TinyStories, a trend: {', '.join(decided)}."] if decided else []
-
-
-def _added(found: Sequence[Section]) -> list[str]:
-    """How many were decided by claims that were written down after the runs."""
-    late = {name for name, claim in rules()["claims"].items() if "added" in claim}
-    said = Counter(f.verdict for s in found for f in s.findings if f.claim in late)
-    decided = [f"{word} {said[word]}" for word in CLAIMS[:3] if said[word]]
-    return [f"Of these by claims added after the runs: {', '.join(decided)}."] if decided else []
+    return [f"Of these {what}: {', '.join(decided)}."] if decided else []
 
 
 def values(found: Sequence[Section]) -> Table:
@@ -151,7 +148,8 @@ def claims(found: Sequence[Section]) -> Table:
     every = [verdict for said in verdicts.values() for verdict in said]
     rows.append(_counted("all", len(every), CLAIMS, every))
     notes = ["Each claim is tested as rules.json says, in each reading of the paper."]
-    notes += [*_trends(found), *_added(found)]
+    notes += _apart(found, "on TinyStories, a trend", lambda f: f.trend)
+    notes += _apart(found, "by claims added after the runs", lambda f: f.added)
     return Table("Claims: do they hold in our runs?", ("item", "claims", *CLAIMS), rows, notes)
 
 

@@ -57,8 +57,7 @@ def records(
 
 def diverged(records: Sequence[Record]) -> list[int]:
     """The seeds that diverged in training, or have no finite score on test."""
-    lost = (has_diverged(r) or not math.isfinite(r.result.get(TEST, math.nan)) for r in records)
-    return [r.seed for r, gone in zip(records, lost, strict=True) if gone]
+    return [r.seed for r in records if has_diverged(r) or TEST not in r.result]
 
 
 def compare(a: Sequence[Record], b: Sequence[Record]) -> Comparison | str:

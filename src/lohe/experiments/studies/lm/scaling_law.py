@@ -1,7 +1,7 @@
 """The gap to softmax against the oscillator dimension: a law, tested where it was not fitted."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -103,18 +103,18 @@ def _observed(here: Law) -> str:
 
 def lines(evidence: Evidence) -> list[Line]:
     """Every number of Figure 6 and of the text about it."""
+    ours = {r: {c: our_law(evidence, c, r) for c in CORPORA} for r in READINGS}
     found = [
         line
         for corpus in CORPORA
         for reading in READINGS
-        for line in _lines(evidence, corpus, reading)
+        for line in _lines(evidence.setting, corpus, reading, ours[reading][corpus])
     ]
-    return found + [_between_corpora(evidence, reading) for reading in READINGS]
+    return found + [_between_corpora(evidence.setting, r, ours[r]) for r in READINGS]
 
 
-def _lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:
-    setting, what = evidence.setting, name(evidence.setting, corpus)
-    here, theirs = our_law(evidence, corpus, reading), published_laws()[corpus]
+def _lines(setting: Setting, corpus: str, reading: str, here: Law) -> Iterator[Line]:
+    what, theirs = name(setting, corpus), published_laws()[corpus]
     yield Line(
         f"{what}, α of the fit C d^-α",
         _fit(theirs),
@@ -153,11 +153,10 @@ def _lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:
     )
 
 
-def _between_corpora(evidence: Evidence, reading: str) -> Line:
+def _between_corpora(setting: Setting, reading: str, ours: Mapping[str, Law]) -> Line:
     """lm-corpora: Section 4.2 on TinyStories' gaps beside those of WikiText-2."""
-    ours = {corpus: our_law(evidence, corpus, reading) for corpus in CORPORA}
     fits = [ours[corpus].fit for corpus in ("tinystories", "wikitext2")]
-    what = f"{name(evidence.setting, 'tinystories')}, gaps at d_osc = 2, 4, 8, 16, 32"
+    what = f"{name(setting, 'tinystories')}, gaps at d_osc = 2, 4, 8, 16, 32"
     paper, found = (", ".join(_gaps(x["tinystories"])) for x in (published_laws(), ours))
     if fits[0] is None or fits[1] is None:
         claim = Claim("lm-corpora", None, "no fit of both: runs are missing")

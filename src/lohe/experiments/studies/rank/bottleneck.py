@@ -20,7 +20,7 @@ from lohe.experiments.studies.rank import (
     rank_parity,
     truncation,
 )
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, called, few
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few
 from lohe.experiments.studies.rank.rank_lines import RANKS, SHARPENED
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import mean_std
@@ -105,7 +105,7 @@ def figure_10(evidence: Evidence) -> Figure:
 
     figure, axes = plt.subplots(2, 2, figsize=(11, 8.4), layout="constrained")
     for (left, right), corpus in zip(axes, CORPORA, strict=True):
-        title = called(evidence, corpus)
+        title = cohort.called(evidence, corpus)
         _draw_ranks(left, evidence, corpus)
         left.set_title(f"{title}: effective rank")
         _draw_perplexities(right, evidence, corpus)

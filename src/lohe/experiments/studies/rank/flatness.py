@@ -11,14 +11,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
-from lohe.experiments.studies.rank.cohort import (
-    CORPORA,
-    DIMENSIONS,
-    READINGS,
-    called,
-    known,
-    listed,
-)
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line, counts
@@ -104,7 +97,9 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     medians = known(
         {d: _median(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS}
     )
-    what = f"{called(evidence, corpus)}, median entropy at d_osc = 2, 4, 8, 16 against softmax"
+    what = (
+        f"{cohort.called(evidence, corpus)}, median entropy at d_osc = 2, 4, 8, 16 against softmax"
+    )
     paper = "0.90-0.92 against 0.60" if corpus == "tinystories" else "TinyStories only"
     if softmax is None or medians is None:
         return cohort.undecided(what, paper, "lm-entropy", reading)
@@ -116,7 +111,7 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
 
 def _sharper_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     """Trained with a larger p, attention is to be less flat. (Of given states it is a theorem.)"""
-    what = f"{called(evidence, corpus)}, median entropy at p = 1, 2, 4, d_osc = 2 and 8"
+    what = f"{cohort.called(evidence, corpus)}, median entropy at p = 1, 2, 4, d_osc = 2 and 8"
     medians = {
         d: {p: _median(evidence, corpus, cohort.oscillator(d, reading, p)) for p in POWERS}
         for d in SHARP_DIMENSIONS
@@ -141,7 +136,7 @@ def _median_line(
     ours = _median(evidence, "tinystories", mechanism)
     value = cohort.one_model(evidence, None if ours is None else ours - paper[0], "entropy")
     shown = "" if ours is None else f"{ours:.2f}"
-    what = f"{called(evidence, 'tinystories')}, median entropy, {name}"
+    what = f"{cohort.called(evidence, 'tinystories')}, median entropy, {name}"
     return Line(what, f"{paper[0]:.2f}", shown, value, reading=reading)
 
 
@@ -208,7 +203,7 @@ def figure_9(evidence: Evidence) -> Figure:
         elif not drawn:
             ranks.nothing(ax)
         ax.set_xticks(list(places.values()), ["softmax", *map(str, DIMENSIONS)])
-        ax.set(title=called(evidence, corpus), xlabel="d_osc")
+        ax.set(title=cohort.called(evidence, corpus), xlabel="d_osc")
         ax.set(xlim=(-0.7, len(places) - 0.4), ylim=(0, 1.02))
     axes[0].set_ylabel("normalised entropy of a row (uniform = 1)")
     shown = {"softmax": ORANGE, "oscillator, as published": BLUE, "oscillator, as defined": DEFINED}

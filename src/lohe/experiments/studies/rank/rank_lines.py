@@ -8,14 +8,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.studies.lm.perplexity import if_carried
 from lohe.experiments.studies.rank import cohort, effective_rank, rank_matched, truncation
-from lohe.experiments.studies.rank.cohort import (
-    CORPORA,
-    DIMENSIONS,
-    READINGS,
-    called,
-    known,
-    listed,
-)
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
 from lohe.theory import readout_rank_bound
@@ -45,7 +38,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 
 def _rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
-    what = f"{called(evidence, corpus)}, effective rank of S at d_osc = 2, 4, 8, 16"
+    what = f"{cohort.called(evidence, corpus)}, effective rank of S at d_osc = 2, 4, 8, 16"
     paper = _printed(
         corpus, listed(x["mean"] for x in published("figure10")["similarity"].values())
     )
@@ -60,7 +53,9 @@ def _rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
 
 
 def _mask_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
-    what = f"{called(evidence, corpus)}, effective rank after the mask at d_osc = 2, 4, 8, 16"
+    what = (
+        f"{cohort.called(evidence, corpus)}, effective rank after the mask at d_osc = 2, 4, 8, 16"
+    )
     paper = _printed(corpus, "around 40")
     ranks = known(effective_rank.by_dimension(evidence, corpus, reading, "attention.mean"))
     if ranks is None:
@@ -73,7 +68,7 @@ def _mask_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
 def _truncation_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     """As published: free anchors, and a truncation that leaks; as defined: neither."""
     what = "softmax cut to rank 3, 5, 9, 17 against d_osc = 2, 4, 8, 16"
-    what = f"{called(evidence, corpus)}, {what}"
+    what = f"{cohort.called(evidence, corpus)}, {what}"
     cut = known(
         {d: truncation.found(evidence, corpus, d + 1).get(VERSIONS[reading]) for d in DIMENSIONS}
     )
@@ -89,7 +84,7 @@ def _truncation_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
 def _every_rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     """At rank 33, too, and above softmax that is trained with scores of low rank."""
     what = "softmax cut to rank 33 against d_osc = 32 and softmax as it is"
-    what = f"{called(evidence, corpus)}, {what}"
+    what = f"{cohort.called(evidence, corpus)}, {what}"
     cut, whole, matched = _at_ranks(evidence, corpus, reading)
     paper = "TinyStories only"
     if corpus == "tinystories":
@@ -110,7 +105,10 @@ def _every_rank_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
 
 def _recovered_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     """What a low rank costs a model that was not trained with it, and models that were."""
-    what = f"{called(evidence, corpus)}, gap to softmax at rank 3: cut, d_osc = 2, scores of rank 2"
+    what = (
+        f"{cohort.called(evidence, corpus)}, "
+        "gap to softmax at rank 3: cut, d_osc = 2, scores of rank 2"
+    )
     cut, whole, matched = _at_ranks(evidence, corpus, reading)
     paper = "TinyStories only"
     if corpus == "tinystories":
@@ -143,7 +141,7 @@ def _at_ranks(
 
 def _sharpened_line(evidence: Evidence, corpus: str, reading: str, d: int, p: int) -> Line:
     """Does the rank before the mask stay at d_osc + 1 when the readout is sharpened? (D26)"""
-    what = f"{called(evidence, corpus)}, rank of S^p before the mask, d_osc = {d}, p = {p}"
+    what = f"{cohort.called(evidence, corpus)}, rank of S^p before the mask, d_osc = {d}, p = {p}"
     found = effective_rank.found(evidence, corpus, cohort.oscillator(d, reading, p))
     paper = f"at most {d + 1} for every p"
     if "sharpened.rank" not in found:
@@ -163,7 +161,7 @@ def _rank_line(evidence: Evidence, reading: str, d: int) -> Line:
     ours = effective_rank.found(evidence, "tinystories", cohort.oscillator(d, reading))
     mean = ours.get("similarity.mean")
     return Line(
-        f"{called(evidence, 'tinystories')}, effective rank of S, d_osc = {d}",
+        f"{cohort.called(evidence, 'tinystories')}, effective rank of S, d_osc = {d}",
         plus_minus(paper["mean"], paper["std"]),
         "" if mean is None else plus_minus(mean, ours["similarity.std"]),
         cohort.one_model(evidence, _log_ratio(mean, paper["mean"]), "relative_rank"),
@@ -177,7 +175,7 @@ def _masked_line(evidence: Evidence, reading: str, d: int) -> Line:
         "attention.mean"
     )
     return Line(
-        f"{called(evidence, 'tinystories')}, effective rank after the mask, d_osc = {d}",
+        f"{cohort.called(evidence, 'tinystories')}, effective rank after the mask, d_osc = {d}",
         f"{paper:.1f}",
         "" if mean is None else f"{mean:.1f}",
         cohort.one_model(evidence, _log_ratio(mean, paper), "relative_rank"),
@@ -196,8 +194,9 @@ def _truncated_line(evidence: Evidence, rank: int) -> Line:
         note = f"with the mask applied again {found['causal']:.2f}"
         ratio = _log_ratio(found["as_published"], found["whole"])
         difference = None if ratio is None else ratio - log(paper / whole)
+    name = cohort.called(evidence, "tinystories")
     return Line(
-        f"{called(evidence, 'tinystories')}, softmax cut to rank {rank}, over the whole model",
+        f"{name}, softmax cut to rank {rank}, over the whole model",
         f"{paper:.2f} / {whole:.2f}",
         ours,
         cohort.one_model(evidence, difference, "perplexity_ratio"),

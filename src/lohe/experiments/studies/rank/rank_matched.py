@@ -8,7 +8,7 @@ from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.lm.perplexity import PROTOCOL, if_carried
 from lohe.experiments.studies.rank import cohort
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, called, few, listed
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few, listed
 from lohe.experiments.tables import Table, plus_minus
 from lohe.experiments.verdicts import (
     Agreement,
@@ -97,7 +97,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 def _descent_line(evidence: Evidence, corpus: str) -> Line:
     """The more directions scores have, the better."""
-    what = f"{called(evidence, corpus)}, softmax with scores of rank 2, 4, 8, 16, 32"
+    what = f"{cohort.called(evidence, corpus)}, softmax with scores of rank 2, 4, 8, 16, 32"
     theirs = published_means().values()
     paper = listed(theirs) if corpus == "tinystories" else "TinyStories only"
     found = perplexities(evidence, corpus)
@@ -113,7 +113,7 @@ def _descent_line(evidence: Evidence, corpus: str) -> Line:
 
 def _part_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     """What the rank of the scores costs softmax, and what the oscillator lacks."""
-    what = f"{called(evidence, corpus)}, gap to softmax: scores of rank 2, and d_osc = 2"
+    what = f"{cohort.called(evidence, corpus)}, gap to softmax: scores of rank 2, and d_osc = 2"
     matched = perplexities(evidence, corpus)
     oscillator = cohort.perplexities(evidence, corpus, cohort.oscillator(2, reading))
     paper = "TinyStories only"
@@ -134,7 +134,8 @@ def _part_line(evidence: Evidence, corpus: str, reading: str) -> Line:
 
 
 def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
-    what = f"{called(evidence, corpus)}, softmax of rank 2, 4, 8, 16 against d_osc = 2, 4, 8, 16"
+    name = cohort.called(evidence, corpus)
+    what = f"{name}, softmax of rank 2, 4, 8, 16 against d_osc = 2, 4, 8, 16"
     matched = perplexities(evidence, corpus)
     oscillators = {
         d: cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS
@@ -167,7 +168,7 @@ def _gaps(softmax: float, matched: float, oscillator: float) -> str:
 def _ratio_line(evidence: Evidence, d: int) -> Line:
     """Perplexity over softmax's in the same cohort."""
     found, theirs = perplexities(evidence, "tinystories"), published_means()
-    what = f"{called(evidence, 'tinystories')}, softmax of rank {d}, over softmax"
+    what = f"{cohort.called(evidence, 'tinystories')}, softmax of rank {d}, over softmax"
     paper = f"{theirs[d]:.2f} / {theirs[FULL]:.2f}"
     if not found[d] or not found[FULL]:
         return Line(what, paper, "", "no records")

@@ -11,7 +11,7 @@ from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.rank import cohort, effective_rank
-from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, called, few
+from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, few
 from lohe.experiments.verdicts import Claim, Line
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
@@ -62,7 +62,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 def _line(evidence: Evidence, corpus: str, reading: str) -> Line:
     what = "d_osc at which the fitted gap is a deviation of softmax's seeds"
-    what = f"{called(evidence, corpus)}, {what}"
+    what = f"{cohort.called(evidence, corpus)}, {what}"
     theirs = published("table4")[corpus]
     paper = f"{_parity(theirs['softmax'], {d: theirs['oscillator'][str(d)] for d in FITTED}):.4g}"
     if corpus == "tinystories":
