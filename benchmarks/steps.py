@@ -1,9 +1,10 @@
-"""What do a pack's own products and loss save in a step of WikiText-2 training?
+"""What do a pack's own products, loss and dropout save in a step of WikiText-2 training?
 
     python benchmarks/steps.py --data ROOT     # a minute on a CUDA device; results/steps-cuda.json
 
 Five seeds of Table 4's softmax and oscillator as published, in float32 and TF32, replayed from a
-CUDA graph: plain PyTorch, with `lohe.ops.affine`, with `lohe.tasks.cross_entropy`, with both.
+CUDA graph: plain PyTorch, with `lohe.ops.affine`, with `lohe.tasks.cross_entropy`, with
+`lohe.ops.drop`, with all three.
 Before the clock, losses and gradients of one step are compared with float64, both ways. Without
 --data random words of the same shapes are trained on: the time does not depend on them.
 """
@@ -18,19 +19,20 @@ import torch
 from harness import save
 from lohe.experiments.recipes import wikitext2
 from lohe.models import Oscillator, Softmax
-from lohe.ops import affine
+from lohe.ops import affine, drop
 from lohe.tasks import Data, cross_entropy, language
 from lohe.train import Pack
 from lohe.train.pack import cosine
 from lohe.train.stepper import GraphStepper
 
 CUDA, SEEDS, STEPS = torch.device("cuda"), list(range(5)), 60
-OWN = {m: m._pays for m in (affine, cross_entropy)}
+PARTS = {"products": affine, "loss": cross_entropy, "dropout": drop}
+OWN = {name: module._pays for name, module in PARTS.items()}
 
 
-def use(products: bool, loss: bool) -> None:
-    affine._pays = OWN[affine] if products else lambda x: False
-    cross_entropy._pays = OWN[cross_entropy] if loss else lambda x: False
+def use(*names: str) -> None:
+    for name, module in PARTS.items():
+        setattr(module, "_pays", OWN[name] if name in names else lambda x: False)  # noqa: B010
 
 
 def random_words(words: int) -> Data:
@@ -69,9 +71,9 @@ def one_step(run, data: Data) -> dict[str, torch.Tensor]:
 
 
 def check(run, data: Data) -> None:
-    use(False, False)
+    use()
     plain, exact = one_step(run, data), one_step(replace(run, precision="float64"), data)
-    use(True, True)
+    use(*PARTS)
     fused = one_step(run, data)
     for name, truth in exact.items():
         top = truth.abs().max().item()
@@ -93,18 +95,13 @@ def main() -> None:
             run = replace(wikitext2(attention, release="tokens"), precision=precision)
             print(f"{name}, {precision}", flush=True)
             check(run, data)
-            for label, products, loss in (
-                ("plain", False, False),
-                ("products", True, False),
-                ("loss", False, True),
-                ("both", True, True),
-            ):
-                use(products, loss)
+            for label, names in {"plain": (), **{n: (n,) for n in PARTS}, "all": PARTS}.items():
+                use(*names)
                 ms = ms_a_step(run, data)
                 row = {"model": name, "precision": precision, "with": label, "step_ms": ms}
                 rows.append(row)
                 print(f"    {label:10} {ms:6.2f} ms a step", flush=True)
-            use(True, True)
+            use(*PARTS)
     path = save("steps-cuda", {"question": (__doc__ or "").splitlines()[0], "rows": rows})
     print(f"wrote {path}")
 

@@ -14,6 +14,7 @@ from torch.nn import functional as F
 from accuracy import FEW_ULP, assert_as_accurate
 from lohe.experiments.store.checkpoints import Checkpoint
 from lohe.models import (
+    Dropout,
     ExponentialReadout,
     FrozenAnchors,
     LanguageModel,
@@ -26,8 +27,10 @@ from lohe.models import (
     SoftmaxPositions,
     SoftmaxRope,
     SoftmaxTemperature,
+    set_generator,
 )
-from lohe.ops import affine, dispatch, norm, unit
+from lohe.models.dropout import GeluDropout
+from lohe.ops import affine, dispatch, drop, norm, unit
 from lohe.tasks import Data, WikiText2, cross_entropy, language
 from lohe.train import AdamW, Pack, Run, train
 from lohe.train import pack as packs
@@ -143,7 +146,7 @@ def run(attention, **how) -> Run:
 
 
 def unfused(monkeypatch):
-    for module in (affine, cross_entropy, norm, unit):
+    for module in (affine, cross_entropy, drop, norm, unit):
         monkeypatch.setattr(module, "_pays", lambda *_: False)
     monkeypatch.setattr(dispatch, "MANY", 2**60)
 
@@ -239,6 +242,28 @@ def test_an_epoch_replayed_from_a_graph_repeats_itself(attention, dropout):
         assert torch.equal(parameter, same[name])
     if dropout == 0:
         torch.testing.assert_close(losses, epoch(Stepper)[0], rtol=1e-5, atol=0)
+
+
+@pytest.mark.parametrize("layer", [Dropout(0.5), GeluDropout(0.5)], ids=repr)
+def test_masks_are_drawn_anew_at_each_replay(monkeypatch, layer):
+    generator, x = torch.Generator(CUDA).manual_seed(0), torch.ones(3, 5000, device=CUDA)
+    set_generator(layer, generator)
+    taken = spied(monkeypatch, drop, "_pays")
+    call = vmap(layer, randomness="different")
+    call(x)
+    assert taken
+    graph = torch.cuda.CUDAGraph()
+    graph.register_generator_state(generator)
+    with torch.cuda.graph(graph):
+        out = call(x)
+    masks = []
+    for _ in range(3):
+        graph.replay()
+        masks += [row != 0 for row in out]
+    for n, mask in enumerate(masks):
+        assert 0.45 < mask.float().mean() < 0.55
+        for other in masks[:n]:
+            assert 0.45 < (mask == other).float().mean() < 0.55  # as of two coins
 
 
 @EACH

@@ -8,7 +8,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from lohe.attention.projections import linear
-from lohe.models.dropout import Dropout
+from lohe.models.dropout import Dropout, GeluDropout
 from lohe.models.mechanisms import Mechanism
 from lohe.models.positions import Positions, positions
 from lohe.ops.norm import LayerNorm
@@ -36,8 +36,8 @@ class Block(nn.Module):
         self.ffn_norm = LayerNorm(d_model)
         self.ffn = nn.Sequential(
             linear(d_model, d_ff, bias=True, generator=generator),
-            nn.GELU(),
-            Dropout(dropout),
+            nn.Identity(),  # weights that were saved know the layers as 0 and 3
+            GeluDropout(dropout),
             linear(d_ff, d_model, bias=True, generator=generator),
             Dropout(dropout),
         )
