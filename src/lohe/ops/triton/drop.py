@@ -45,7 +45,7 @@ def _run(x: Tensor, g: Tensor, seed: Tensor, p: float, *, gelu: bool, back: bool
     return out
 
 
-@triton.jit(do_not_specialize=["entries"])
+@triton.jit
 @no_type_check
 def _drop(
     p_x, p_g, p_seed, p_out, entries, p, scale,
