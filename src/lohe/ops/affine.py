@@ -3,7 +3,8 @@
 vmap of F.linear is a batched product and a pass for the bias, and its weight gradient sums
 thousands of rows in a handful of blocks. Here a wide layer has its bias inside the product, and a
 long sum is made in parts. On an H100 or H200 products of float32 go through the matrix units in
-three parts (`ops.triton.product`), as exact and twice as fast; everywhere else they are PyTorch's.
+three parts (`ops.triton.product`), as exact and twice as fast, and with TF32 one product does that
+sums the gradient of a wide layer's bias as it reads; everywhere else they are PyTorch's.
 """
 
 from typing import Any
@@ -122,10 +123,11 @@ def _sums_over_rows(g: Tensor, x: Tensor, want_b: bool) -> tuple[Tensor, Tensor 
     if parts > 1:
         apart = models * parts, rows // parts
         g, x = (t.expand(models, -1, -1).reshape(*apart, t.shape[-1]) for t in (g, x))
-    if _by_matrix_units(g.mT, x):
+    wide = g.shape[-1] >= WIDE * x.shape[-1]
+    if _by_matrix_units(g.mT, x, or_tf32=want_b and wide):
         from lohe.ops.triton.product import product_and_sums
 
-        dw, db = product_and_sums(g.mT, x)
+        dw, db = product_and_sums(g.mT, x, exact=not tf32_allowed())
     else:
         dw, db = g.mT @ x, g.sum(-2) if want_b else None
     if parts > 1:
@@ -142,15 +144,16 @@ def _product(a: Tensor, b: Tensor, bias: Tensor | None = None) -> Tensor:
     return a @ b if bias is None else a @ b + bias[:, None]
 
 
-def _by_matrix_units(a: Tensor, b: Tensor) -> bool:
-    """In float32 and not TF32, where it was seen to pay; a second derivative is PyTorch's."""
+def _by_matrix_units(a: Tensor, b: Tensor, *, or_tf32: bool = False) -> bool:
+    """In float32, and TF32 if it is asked for, where it was seen to pay; a second derivative is
+    PyTorch's."""
     return (
         a.is_cuda
         and a.dtype == torch.float32
         and min(*a.shape[1:], b.shape[2]) >= SIDE
         and HAS_TRITON
         and not torch.is_grad_enabled()
-        and not tf32_allowed()
+        and (or_tf32 or not tf32_allowed())
         and torch.cuda.get_device_capability(a.device) == (9, 0)
     )
 

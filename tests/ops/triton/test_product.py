@@ -46,6 +46,19 @@ def test_bias_and_what_models_share(rng):
     assert_close(product(a, b, bias[:1], SMALL), a, b, bias[:1])
 
 
+@pytest.mark.parametrize("tile", [SMALL, None])
+def test_tf32_is_the_product_of_eleven_bits(rng, tile):
+    """Both factors are rounded to the nearest, which does not shorten them as cutting off would;
+    the sums are exact."""
+    a, b = (torch.randn(*s, generator=rng) for s in ((2, 70, 52), (2, 52, 40)))
+    found, sums = product_and_sums(*(x.to(DEVICE) for x in (a, b)), tile, exact=False)
+    torch.testing.assert_close(sums.cpu(), a.sum(-1), rtol=0, atol=1e-5)
+    found, weight = found.cpu().double(), (a.abs() @ b.abs()).max()
+    eleven = [(x * 8193 - (x * 8193 - x)).double() for x in (a, b)]  # Veltkamp's split
+    assert (found - eleven[0] @ eleven[1]).abs().max() <= 5e-6 * weight
+    assert (found - a.double() @ b.double()).abs().max() > 1e-5 * weight
+
+
 def test_sums_of_rows(rng):
     """Whichever way they lie, and with more than one column of tiles."""
     a, b = (torch.randn(*s, generator=rng).to(DEVICE) for s in ((3, 70, 52), (3, 52, 70)))
@@ -77,9 +90,15 @@ def test_what_is_not_finite_stays_so():
 
 
 @pytest.mark.parametrize("outputs", [20, 64])
-def test_an_affine_map_of_a_pack(rng, monkeypatch, outputs):
+@pytest.mark.parametrize("tf32", [False, True])
+def test_an_affine_map_of_a_pack(rng, monkeypatch, outputs, tf32):
     """Value and gradients, a wide layer and the sum over rows in parts included."""
-    monkeypatch.setattr(affine, "_by_matrix_units", lambda a, b: not torch.is_grad_enabled())
+
+    def units(a, b, *, or_tf32=False):
+        return not torch.is_grad_enabled() and (or_tf32 or not tf32)
+
+    monkeypatch.setattr(affine, "_by_matrix_units", units)
+    monkeypatch.setattr(affine, "tf32_allowed", lambda: tf32)
     monkeypatch.setattr(affine, "TILE", 2)
     shapes = (3, 2, 12, 8), (3, outputs, 8), (3, outputs)
     exact = [torch.randn(s, generator=rng, dtype=torch.float64) for s in shapes]
@@ -87,8 +106,9 @@ def test_an_affine_map_of_a_pack(rng, monkeypatch, outputs):
     wanted = gradients(vmap(F.linear), exact, direction)
     single = [t.float().to(DEVICE) for t in exact]
     found = gradients(vmap(affine.packed), single, direction.float().to(DEVICE))
-    for mine, truth in zip(found, wanted, strict=True):
-        torch.testing.assert_close(mine.cpu().double(), truth, rtol=1e-5, atol=1e-5)
+    for n, (mine, truth) in enumerate(zip(found, wanted, strict=True)):
+        atol = 1e-2 if tf32 and n == 2 else 1e-5  # of the weight
+        torch.testing.assert_close(mine.cpu().double(), truth, rtol=1e-5, atol=atol)
 
 
 def gradients(function, tensors, direction):

@@ -6,7 +6,8 @@ The units read 11 bits of a number. With a = a₁ + a₂, a₁ the nearest numbe
 
 and what is left out, a₂ b₂ and the last bit of a₂ and b₂, is rounding: 2⁻²³ of |a b|. The units cut
 off what does not fit when they add; so they add a few terms at a time, and the sum of those is made
-outside of them. b is taken apart once, before the product, and laid as the units read it.
+outside of them. b is taken apart once, before the product, and laid as the units read it. TF32 is
+a₁ b₁, added by the units.
 """
 # Triton is not installed everywhere, and its decorator does not tell how a kernel is launched
 # pyright: reportMissingImports=false, reportIndexIssue=false, reportCallIssue=false
@@ -38,6 +39,7 @@ class Tile(NamedTuple):
 # measured on an H200 with the products of 10,000 and of 8,000 words (LOG.md, tenth sitting)
 TILE = Tile(64, 128, 32, 4, 3)
 LONG = Tile(128, 64, 32, 8, 3)  # for sums of MANY terms that lie side by side in a
+TF32 = Tile(128, 128, 32, 8, 3)
 MANY = 4096
 
 
@@ -48,20 +50,22 @@ def product(
     tile: Tile | None = None,
 ) -> Float[Tensor, "models rows columns"]:
     """a b + bias, model by model; a tensor that all models share has one."""
-    return _run(a, b, bias, sums=False, tile=tile)[0]
+    return _run(a, b, bias, sums=False, tile=tile, exact=True)[0]
 
 
 def product_and_sums(
     a: Float[Tensor, "models rows terms"],
     b: Float[Tensor, "#models terms columns"],
     tile: Tile | None = None,
+    exact: bool = True,
 ) -> tuple[Float[Tensor, "models rows columns"], Float[Tensor, "models rows"]]:
-    """a b, and a 1: the sum of each row, of which all numbers are at hand."""
-    return _run(a, b, None, sums=True, tile=tile)
+    """a b, and a 1: the sum of each row, of which all numbers are at hand. The product is a₁ b₁
+    where it need not be exact, the sum is exact always."""
+    return _run(a, b, None, sums=True, tile=tile, exact=exact)
 
 
 def _run(
-    a: Tensor, b: Tensor, bias: Tensor | None, *, sums: bool, tile: Tile | None
+    a: Tensor, b: Tensor, bias: Tensor | None, *, sums: bool, tile: Tile | None, exact: bool
 ) -> tuple[Tensor, Tensor]:
     models, rows, terms, columns = max(a.shape[0], b.shape[0]), *a.shape[1:], b.shape[2]
     out = a.new_empty(models, rows, columns)
@@ -69,28 +73,30 @@ def _run(
     added = out if bias is None else bias.contiguous()
     a, b = (x if 1 in x.stride()[1:] else x.contiguous() for x in (a, b))
     strides, across, four = _layout(a)
-    cut = tile or (LONG if across and terms > MANY else TILE)
+    cut = tile or (TF32 if not exact else LONG if across and terms > MANY else TILE)
     with torch.cuda.device_of(a):
-        first, rest = _two_parts(b)
+        first, rest = _parts(b, exact)
         _product[(cdiv(rows, cut.rows) * cdiv(columns, cut.columns), models)](
             a, first, rest, added, out, total, *strides,
             int(b.shape[0] > 1), int(added.shape[0] > 1), rows, columns, terms,
             ACROSS=across, FOUR_A=four, FOUR_B=1 if terms % 4 else 4,
-            FOUR_OUT=1 if columns % 4 else 4, BIAS=bias is not None, SUMS=sums,
+            FOUR_OUT=1 if columns % 4 else 4, BIAS=bias is not None, SUMS=sums, EXACT=exact,
             ROWS=cut.rows, COLUMNS=cut.columns, TERMS=cut.terms, TOGETHER=TOGETHER,
             num_warps=cut.warps, num_stages=cut.stages,
         )  # fmt: skip
     return out, total
 
 
-def _two_parts(b: Tensor) -> tuple[Tensor, Tensor]:
-    """b₁ᵀ and b₂ᵀ."""
+def _parts(b: Tensor, exact: bool) -> tuple[Tensor, Tensor]:
+    """b₁ᵀ and, where it is needed, b₂ᵀ; else b₁ᵀ twice."""
     models, terms, columns = b.shape
-    first, rest = b.new_empty(2, models, columns, terms)
+    parts = b.new_empty(1 + exact, models, columns, terms)
+    first, rest = parts[0], parts[-1]
     strides, across, four = _layout(b)
     _take_apart[(cdiv(terms, SIDE) * cdiv(columns, SIDE), models)](
         b, first, rest, *strides, terms, columns,
-        ACROSS=across, FOUR=four, FOUR_OUT=1 if terms % 4 else 4, SIDE=SIDE, num_warps=4,
+        ACROSS=across, FOUR=four, FOUR_OUT=1 if terms % 4 else 4, EXACT=exact,
+        SIDE=SIDE, num_warps=4,
     )  # fmt: skip
     return first, rest
 
@@ -133,7 +139,8 @@ def _two(x):
 @no_type_check
 def _take_apart(
     p_b, p_first, p_rest, model_stride, stride, terms, columns,
-    ACROSS: tl.constexpr, FOUR: tl.constexpr, FOUR_OUT: tl.constexpr, SIDE: tl.constexpr,
+    ACROSS: tl.constexpr, FOUR: tl.constexpr, FOUR_OUT: tl.constexpr, EXACT: tl.constexpr,
+    SIDE: tl.constexpr,
 ):  # fmt: skip
     program, model = tl.program_id(0), tl.program_id(1).to(tl.int64)
     down = tl.cdiv(terms, SIDE)
@@ -145,7 +152,8 @@ def _take_apart(
     inside = (k // FOUR_OUT < width)[:, None] & (j < columns)[None, :]
     at = (model * columns + j[None, :]) * (width * FOUR_OUT) + k[:, None]
     tl.store(p_first + at, first, mask=inside)
-    tl.store(p_rest + at, rest, mask=inside)
+    if EXACT:
+        tl.store(p_rest + at, rest, mask=inside)
 
 
 @triton.jit(
@@ -156,7 +164,7 @@ def _product(
     p_a, p_first, p_rest, p_bias, p_out, p_sums, a_model, a_stride, b_own, bias_own,
     rows, columns, terms,
     ACROSS: tl.constexpr, FOUR_A: tl.constexpr, FOUR_B: tl.constexpr, FOUR_OUT: tl.constexpr,
-    BIAS: tl.constexpr, SUMS: tl.constexpr,
+    BIAS: tl.constexpr, SUMS: tl.constexpr, EXACT: tl.constexpr,
     ROWS: tl.constexpr, COLUMNS: tl.constexpr, TERMS: tl.constexpr, TOGETHER: tl.constexpr,
 ):  # fmt: skip
     program, model = tl.program_id(0), tl.program_id(1).to(tl.int64)
@@ -171,13 +179,16 @@ def _product(
         k = start + tl.arange(0, TERMS)
         a = _tile(p_a, i, k, rows, terms, a_stride, model, a_model, ACROSS, FOUR_A)
         b = _tile(p_first, k, j, terms, columns, b_stride, b_model, b_stride, False, FOUR_B)
-        b_rest = _tile(p_rest, k, j, terms, columns, b_stride, b_model, b_stride, False, FOUR_B)
         if SUMS:
             sums += tl.sum(a, 1)
         a, a_rest = _two(a)
-        part = tl.dot(a_rest, b, input_precision="tf32")
-        part = tl.dot(a, b_rest, part, input_precision="tf32")
-        total += tl.dot(a, b, part, input_precision="tf32")
+        if EXACT:
+            b_rest = _tile(p_rest, k, j, terms, columns, b_stride, b_model, b_stride, False, FOUR_B)
+            part = tl.dot(a_rest, b, input_precision="tf32")
+            part = tl.dot(a, b_rest, part, input_precision="tf32")
+            total += tl.dot(a, b, part, input_precision="tf32")
+        else:
+            total = tl.dot(a, b, total, input_precision="tf32")
     if SUMS:  # noqa: SIM102
         if at // height == 0:
             tl.store(p_sums + model * rows + i, sums, mask=i < rows)
