@@ -1,6 +1,7 @@
 """Verdicts are what the textbooks' tests say, by the rules that were committed."""
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -137,6 +138,19 @@ def judged_with(agreement: Agreement, n: int, lines: int) -> str:
         return "reproduced"
     p = min(1, lines * 2 * stats.t.sf(abs(d.value) / se, dof))
     return "differs" if p < 0.05 and abs(d.value) > agreement.margin else "inconclusive"
+
+
+@pytest.mark.parametrize(
+    ("effect", "coarse"), [(0.5, True), (-0.5, True), (0.9, False), (None, False)]
+)
+def test_a_margin_larger_than_the_printed_change_is_said(effect, coarse):
+    line = Line("a", "b", "c", Agreement(Estimate(0.1, 0.1, 9.0), 0.7, effect=effect))
+    (judged,) = judge([line])
+    assert judged.value == "reproduced"
+    assert judged.coarse is coarse
+    assert ("larger than the published change" in judged.note) is coarse
+    assert not replace(judged, value="inconclusive").coarse
+
 
 
 @given(

@@ -136,6 +136,11 @@ def values(found: Sequence[Section]) -> Table:
     rows.append(_counted("all", len(judged), VALUES, judged))
     notes = ["A line is a number or statement of the paper in one of its readings."]
     notes += [] if NOT_JUDGED in judged else LEGEND
+    if coarse := sum(j.coarse for s in found for j in s.judged):
+        notes.append(
+            f"Of the {judged.count('reproduced')} reproduced, {coarse} are changes or gaps which "
+            "the paper has smaller than the margin: no change at all would agree, too."
+        )
     if other := len(judged) - sum(word in VALUES for word in judged):
         notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     return Table("Values: ours beside the printed ones", ("item", "lines", *VALUES), rows, notes)

@@ -19,6 +19,7 @@ Verdict = Literal[
 ]
 NO_RECORDS: Verdict = "no records"
 MOST_SEEDS = 10**6  # that anybody would train
+LARGER = " (larger than the published change)"
 
 
 @cache
@@ -132,11 +133,18 @@ class Agreement:
     """Our value minus the printed one, and how far apart they may be.
 
     `seen` is the difference itself where the estimate is another number: the middle of an interval.
+    `effect` is the printed value where that is a change or a gap.
     """
 
     difference: Estimate
     margin: float
     seen: float | None = None
+    effect: float | None = None
+
+    @property
+    def coarse(self) -> bool:
+        """Whether no change at all would agree, too: the margin is larger than the printed one."""
+        return self.effect is not None and abs(self.effect) < self.margin
 
     def verdict(self, p: float | None = None) -> Verdict:
         """By rules.json; `p` is the difference's, corrected for the number of lines."""
@@ -158,7 +166,7 @@ class Agreement:
             return None
 
         def decided(n: int) -> bool:
-            then = Agreement(d.with_seeds(n), self.margin)
+            then = replace(self, difference=d.with_seeds(n))
             return then.verdict(min(1.0, corrected * then.difference.p)) != "inconclusive"
 
         few, many = d.seeds, d.seeds
@@ -256,6 +264,12 @@ class Judged:
     note: str
 
     @property
+    def coarse(self) -> bool:
+        """Reproduced, and so would be no change at all."""
+        value = self.line.value
+        return self.value == "reproduced" and isinstance(value, Agreement) and value.coarse
+
+    @property
     def claim_said(self) -> str:
         """The claim's verdict; undecided where its own line has no records is "no records"."""
         nothing = self.claim == "undecided" and self.value == NO_RECORDS
@@ -307,7 +321,7 @@ def _interval(agreement: Agreement, verdict: str, corrected: float) -> str:
     low, high = agreement.difference.interval(rules()["levels"]["reproduced"])
     value = agreement.difference.value if agreement.seen is None else agreement.seen
     said = f"difference {value:+.3g} [{low:+.3g}, {high:+.3g}]"
-    said += f", margin {agreement.margin:g}"
+    said += f", margin {agreement.margin:g}{LARGER if agreement.coarse else ''}"
     if verdict == "inconclusive":
         seeds = agreement.seeds_to_decide(corrected)
         said += f"; {seeds} seeds would decide" if seeds else "; no number of our seeds decides"

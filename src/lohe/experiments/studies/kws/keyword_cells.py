@@ -191,7 +191,7 @@ def gap_line(
         note = "; ".join(text for text in (note, interval(found)) if text)
     if found is not None and paper is not None:
         theirs = of_sample(paper[0]) - of_sample(paper[1])
-        value = Agreement(found - theirs, margin("kws_accuracy"))
+        value = Agreement(found - theirs, margin("kws_accuracy"), effect=theirs.value)
     printed = printed_gap(*paper) if paper else "not reported"
     return Line(what, printed, shown_gap(a, b), value, claim, reading, note)
 

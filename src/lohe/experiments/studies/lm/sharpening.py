@@ -191,7 +191,7 @@ def _same_gain(samples: Samples, p: int) -> Agreement | Verdict:
     if sharp is None or plain is None:
         return "inconclusive"
     paper = of_sample(printed_accuracy(p)) - of_sample(printed_accuracy(1))
-    return Agreement((sharp - plain) - paper, margin("kws_accuracy"))
+    return Agreement((sharp - plain) - paper, margin("kws_accuracy"), effect=paper.value)
 
 
 def _language_lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:

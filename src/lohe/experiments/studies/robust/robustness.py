@@ -216,7 +216,7 @@ def _line(evidence: Evidence, changes: Changes, kind: str, level: float, reading
     value: Agreement | Verdict = "inconclusive"
     if math.isfinite(here.value) and math.isfinite(here.se):
         name = "robust_perplexity" if subject.language else "robust_accuracy"
-        value = Agreement(here - theirs, margin(name))
+        value = Agreement(here - theirs, margin(name), effect=theirs.value)
     else:
         note = "; ".join(x for x in (note, "one model and one draw: no spread to judge by") if x)
     return Line(what, paper, text, value, claim, reading, note)

@@ -176,8 +176,8 @@ def _line(cohort: Cohort, d_osc: int, record: Record | None, protocol: str, mode
         if not all(map(math.isfinite, logs)):
             value = "inconclusive"
         elif papers:
-            difference = _mean(logs) - _mean(published_changes(mode))
-            value = Agreement(difference, margin("robust_perplexity"))
+            paper = _mean(published_changes(mode))
+            value = Agreement(_mean(logs) - paper, margin("robust_perplexity"), effect=paper.value)
     claim = _claim(record, protocol, mode) if d_osc == 2 else None
     return Line(
         f"d_osc = {d_osc}, {protocol} protocol: {mode} starts, change of perplexity",
