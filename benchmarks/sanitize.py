@@ -12,12 +12,13 @@ import os
 import shutil
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 
 import torch
 
 from lohe.models import Oscillator
-from lohe.ops import oscillator_attention
+from lohe.ops import drop, oscillator_attention
 from lohe.ops.triton.product import product_and_sums
 
 TOKENS, HEADS = 205, 2
@@ -27,7 +28,6 @@ ATTENTION = {  # name: dtype, features, mechanism
     "sharp": (torch.bfloat16, 64, Oscillator(d_osc=32, sharpness=4, coupling="relu")),
     "wide": (torch.float32, 256, Oscillator(d_osc=64, sharpness=4)),
 }
-CASES = [*ATTENTION, "products"]
 
 
 def attention(name: str) -> None:
@@ -46,12 +46,26 @@ def attention(name: str) -> None:
 
 
 def products() -> None:
-    """Float32 matrices in three parts, as a pack of models multiplies them."""
+    """Float32 matrices in three parts, and in one, as a pack of models multiplies them."""
     rng = torch.Generator("cuda").manual_seed(0)
     for rows, terms, columns in ((205, 133, 301), (70, 1000, 129)):
         a = torch.randn(3, rows, terms, generator=rng, device="cuda")
         b = torch.randn(3, terms, columns, generator=rng, device="cuda")
-        _finite(*product_and_sums(a, b))
+        _finite(*product_and_sums(a, b), *product_and_sums(a, b, exact=False))
+
+
+def dropout() -> None:
+    """With GELU before it and without, as a pack of models drops."""
+    rng = torch.Generator("cuda").manual_seed(0)
+    for gelu in (False, True):
+        x = torch.randn(3, 5, 1021, generator=rng, device="cuda").requires_grad_()
+        out = drop.packed(x, 0.1, rng, gelu=gelu)
+        out.square().sum().backward()
+        _finite(out, x.grad)
+
+
+CASES = {name: partial(attention, name) for name in ATTENTION}
+CASES |= {"products": products, "dropout": dropout}
 
 
 def _finite(*tensors: torch.Tensor | None) -> None:
@@ -70,14 +84,14 @@ def _tool() -> str:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("cases", nargs="*", default=CASES, help=f"of {', '.join(CASES)}")
+    parser.add_argument("cases", nargs="*", default=list(CASES), help=f"of {', '.join(CASES)}")
     parser.add_argument("--inside", action="store_true", help=argparse.SUPPRESS)
     args = parser.parse_args()
     if unknown := [name for name in args.cases if name not in CASES]:
         raise SystemExit(f"{', '.join(unknown)}: not known. Choose from {', '.join(CASES)}.")
     if args.inside:
         for name in args.cases:
-            products() if name == "products" else attention(name)
+            CASES[name]()
         torch.cuda.synchronize()
         return
     tool, failed = _tool(), False
