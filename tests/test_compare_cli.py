@@ -78,12 +78,12 @@ def test_brief_is_the_summary_alone(store):
 
 
 def test_items_can_be_chosen(store):
-    result = lohe("compare", "--item", "figure6", "--item", "claim-budget", "--store", store.root)
+    result = lohe("compare", "figure6", "claim-budget", "--store", store.root)
     assert result.stdout.startswith("1 lines: not reported 1. 1 claims: holds 1.")
     assert "headlines" not in result.stdout  # they need the whole paper
     assert "Something & more" not in result.stdout
     assert "Figure 6. A curve: verdicts" in result.stdout
-    refused = lohe("compare", "--item", "figure0", "--store", store.root)
+    refused = lohe("compare", "figure0", "--store", store.root)
     assert refused.exit_code == 2
     assert "'figure0' is no item of the paper." in refused.stderr
 

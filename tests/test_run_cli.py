@@ -182,7 +182,8 @@ def test_unknown_times_are_not_summed_as_nothing(trained):
         (["run", "table2", "--device", "cuda:x"], "--device takes cpu, cuda, cuda:N or auto; got"),
         (["run", "table2", "--device", "cuda:99"], "but torch sees"),
         (["run", "table2", "--pack", "0"], "Invalid value for '--pack'"),
-        (["show", "table0"], "'table0' is no item of the paper."),
+        (["show", "table2", "table0"], "'table0' is no item of the paper."),
+        (["show", "table2", "figure2", "--figure", "x.png"], "x.png takes one item, got 2"),
         (["show", "table2", "--scale", "big"], "scale='big' is not known."),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",
@@ -226,7 +227,10 @@ def test_a_store_that_cannot_be_written_is_named(tmp_path, kind):
 
 def test_show_prints_the_records_without_training(trained):
     store, first = trained
-    assert lohe("show", "table2", "--scale", "smoke", "--store", store).stdout == first.stdout
+    how = ["--scale", "smoke", "--store", store]
+    assert lohe("show", "table2", *how).stdout == first.stdout
+    both = lohe("show", "figure2", "table2", *how).stdout
+    assert both == lohe("show", "figure2", *how).stdout + first.stdout
 
 
 def test_smoke_records_do_not_land_beside_full_ones(tmp_path, monkeypatch):

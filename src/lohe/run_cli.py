@@ -47,7 +47,9 @@ from lohe.viz.style import drawing, save
 
 RESULTS = Path("results")  # where records are, unless told otherwise
 SMOKE = Path("results-smoke")  # those of smoke scale, which say nothing; git ignores it
-ItemName = Annotated[str, typer.Argument(help=f"One of {', '.join(PAPER)}, or all.")]
+ItemNames = Annotated[
+    list[str], typer.Argument(metavar="ITEM", help=f"Of {', '.join(PAPER)}, or all.")
+]
 CorpusName = Annotated[str, typer.Option(help=f"One of auto, {', '.join(CORPORA)}.")]
 Scale = Annotated[
     str,
@@ -71,7 +73,7 @@ RootOfScale = Annotated[
 
 
 def run_command(
-    name: ItemName,
+    names: ItemNames,
     scale: Scale = "full",
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. 0-49 or 0,3,7. [the item's own]")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
@@ -88,7 +90,7 @@ def run_command(
         Path | None, typer.Option(help="Folder for TensorBoard's curves, if it is installed.")
     ] = None,
 ) -> None:
-    """Train and measure what an item of the paper needs and the store does not have yet.
+    """Train and measure what items of the paper need and the store does not have yet.
 
     Ctrl-C, or worse, loses the current epoch and on a GPU at most half a minute more: the same
     command continues.
@@ -97,12 +99,12 @@ def run_command(
     Examples:
       lohe run all --scale smoke
       lohe run table2 --seeds 0-4 --device cpu
-      lohe run table4 --device cuda --pack 5 --dry-run
+      lohe run table4 figure6 --device cuda --pack 5 --dry-run
       lohe run table4 --device cuda --pack 5 --minutes 55
       lohe run table4 --device cuda --pack 5 --precision tf32
     """
     with refusals():
-        items, records = chosen(name), Store(_root(store, scale))
+        items, records = chosen(names), Store(_root(store, scale))
         setting = Setting(scale, _corpora(corpus, data), precision)
         where = device_name(device)
         wanted, damaged = _seeds(seeds), _damaged(records)
@@ -129,30 +131,36 @@ def run_command(
 
 
 def show_command(
-    name: ItemName,
+    names: ItemNames,
     scale: Scale = "full",
     store: RootOfScale = None,
     corpus: CorpusName = "auto",
     precision: Precision = "float32",
-    figure: Annotated[Path | None, typer.Option(help="Write the figure to this file.")] = None,
+    figure: Annotated[
+        Path | None, typer.Option(help="Write the figure of the item to this file.")
+    ] = None,
 ) -> None:
-    """Print an item of the paper from the records, without training.
+    """Print items of the paper from the records, without training.
 
     \b
     Examples:
       lohe show table2
+      lohe show table4 figure6
       lohe show figure6 --figure figure6.png
     """
     with refusals():
-        items, evidence = chosen(name), _evidence(store, scale, corpus, precision)
+        items = chosen(names)
+        if figure and len(items) > 1:
+            raise ValueError(f"--figure {figure} takes one item, got {len(items)}: one at a time.")
+        evidence = _evidence(store, scale, corpus, precision)
         _show(items, evidence)
         if figure:
-            _draw(name, figure, evidence)
+            _draw(names[0], figure, evidence)
 
 
 def compare_command(
-    items: Annotated[
-        list[str] | None, typer.Option("--item", help="Only this item; may be given again.")
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="ITEM", help="Only these items.")
     ] = None,
     brief: Annotated[bool, typer.Option("--brief", help="Only the summary.")] = False,
     html: Annotated[
@@ -169,11 +177,11 @@ def compare_command(
     Examples:
       lohe compare
       lohe compare --brief
-      lohe compare --item table2 --item figure6
+      lohe compare table2 figure6
       lohe compare --html report
     """
     with refusals():
-        asked = {name: item(name) for name in items or PAPER}
+        asked = chosen(names or ["all"])
         evidence = _evidence(store, scale, corpus, precision)
         if html:
             from lohe.experiments import page
@@ -184,7 +192,7 @@ def compare_command(
         Console(highlight=False).print(f"{report.overall(found)}\n")
         for table in (report.values(found), report.claims(found)):
             terminal.show(table)
-        if not items:
+        if len(asked) == len(PAPER):
             terminal.show_headlines(report.headlines(found))
         terminal.show(report.times(found, evidence))
         if not brief:

@@ -33,8 +33,9 @@ SOURCES = sorted(Path(lohe.experiments.__file__).parent.glob("*.py"))
 def test_items_have_the_names_of_the_paper():
     assert set(PAPER) <= set(ITEMS)
     assert next(iter(PAPER)).startswith("table")
-    assert chosen("all") == PAPER
-    assert list(chosen("table2")) == ["table2"]
+    assert chosen(["all"]) == PAPER
+    assert list(chosen(["table2", "figure6", "table2"])) == ["table2", "figure6"]
+    assert list(chosen(["figure6", "all"]))[:2] == ["figure6", "table1"]
     with pytest.raises(ValueError, match=r"'table99' is no item of the paper. There are: table"):
         item("table99")
 

@@ -152,7 +152,6 @@ def test_a_margin_larger_than_the_printed_change_is_said(effect, coarse):
     assert not replace(judged, value="inconclusive").coarse
 
 
-
 @given(
     st.lists(st.floats(-3, 3), min_size=2, max_size=12, unique=True).filter(
         lambda x: np.std(x) > 0.1

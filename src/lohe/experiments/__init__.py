@@ -51,9 +51,9 @@ def item(name: str) -> Item:
     return PAPER[name]
 
 
-def chosen(name: str) -> dict[str, Item]:
-    """One item by name, or all of them: `all`."""
-    return dict(PAPER) if name == "all" else {name: item(name)}
+def chosen(names: Iterable[str]) -> dict[str, Item]:
+    """Items by name, in the order given; `all` is every one."""
+    return {n: item(n) for name in names for n in (PAPER if name == "all" else [name])}
 
 
 def all_runs(items: Iterable[Item], setting: Setting) -> list[Run]:
