@@ -11,6 +11,7 @@ from scipy.integrate import quad
 
 from lohe import sphere, theory
 from lohe.dynamics import fixed_query
+from lohe.ops import reference
 
 DIMENSIONS = [2, 3, 4, 8, 16, 32, 64]
 
@@ -175,6 +176,47 @@ def test_rank_bounds_of_the_paper_and_beyond():
 
 
 # --- questions without an answer -----------------------------------------------------------------
+
+
+@given(
+    d=st.integers(2, 5),
+    keys=st.integers(2, 7),
+    free=st.booleans(),
+    causal=st.booleans(),
+    seed=st.integers(0, 10_000),
+)
+def test_weight_response_is_the_derivative(d, keys, free, causal, seed):
+    rng = torch.Generator().manual_seed(seed)
+    w = torch.rand(3, keys, keys, generator=rng, dtype=torch.float64) + 0.1
+    r = torch.randn(3, keys, d, generator=rng, dtype=torch.float64)
+    r = 2 * r if free else r / r.norm(dim=-1, keepdim=True)
+    allowed = torch.ones(keys, keys, dtype=torch.bool)
+    allowed = allowed.tril() if causal else allowed
+
+    def weights(w):
+        z = reference.fixed_point(reference.drive(w * allowed, r))
+        return reference.attention(reference.similarity(z, r), allowed=allowed)
+
+    every = torch.autograd.functional.jacobian(weights, w)  # (3, i, j, 3, i, j)
+    own = torch.einsum("bijbij->bij", every)
+    found = theory.weight_response(reference.drive(w * allowed, r), r, allowed)
+    # a weight between kept and clamped has no derivative: random numbers do not meet it
+    torch.testing.assert_close(found, own, rtol=1e-9, atol=1e-11)
+
+
+def test_the_cosine_rises_and_the_weight_may_fall(rng):
+    w = torch.rand(200, 1, 5, generator=rng, dtype=torch.float64) + 0.1
+    r = torch.randn(200, 5, 2, generator=rng, dtype=torch.float64)
+    r = r / r.norm(dim=-1, keepdim=True)
+    h = reference.drive(w, r)
+    allowed = torch.ones(1, 5, dtype=torch.bool)
+    response = theory.weight_response(h, r, allowed)
+    cosine = reference.fixed_point(h) @ r.mT
+    assert (1 - cosine.square() >= 0).all()  # ∂(z·r_j)/∂w_j times ‖h‖
+    assert (response < 0).any()
+    assert (response > 0).any()
+    one = theory.weight_response(h, r[:, :1], allowed[:, :1])
+    assert torch.equal(one, torch.zeros_like(one))  # a single key has all the weight
 
 
 def test_bad_questions_get_an_answer():

@@ -3,7 +3,7 @@
 import math
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float
 from torch import Tensor
 
 from lohe import sphere
@@ -110,6 +110,33 @@ def readout_rank_bound(d_osc: int, sharpness: int) -> int:
         raise ValueError(f"sharpness is the power of the readout, p >= 1; got {sharpness}.")
     d, p = d_osc, sharpness
     return math.comb(d + p - 1, p) + math.comb(d + p - 2, p - 1)
+
+
+def weight_response(
+    h: Float[Tensor, "*batch i d_osc"],
+    anchors: Float[Tensor, "*#batch j d_osc"],
+    allowed: Bool[Tensor, "*#batch i j"],
+) -> Float[Tensor, "*batch i j"]:
+    """∂a_ij/∂w_ij of Eqs. 3-6 at p = 1: raising one coupling, and the weight of its own key.
+
+    With z = h/‖h‖, c_ij = z_i·r_j, S = max(0, 1 + c), D_i = Σ_k S_ik over the allowed keys, and
+    R_i the sum of those of their anchors that have S_ik > 0:
+
+        ((‖r_j‖² - c_ij²) [S_ij > 0] - a_ij (R_i·r_j - (R_i·z_i) c_ij)) / (‖h_i‖ D_i).
+
+    The first term, z_i·r_j rising, is never negative; the second, all other weights rising with
+    it, can be the larger one. 0 where j is not allowed; h must not be 0.
+    """
+    norm = h.norm(dim=-1, keepdim=True)
+    z = h / norm
+    cosine = z @ anchors.mT
+    similarity = (1 + cosine).clamp(min=0) * allowed
+    total = similarity.sum(dim=-1, keepdim=True)
+    counted = (similarity > 0).to(h.dtype)
+    others = counted @ anchors  # R_i
+    turned = others @ anchors.mT - (others * z).sum(dim=-1, keepdim=True) * cosine
+    own = (anchors.square().sum(dim=-1).unsqueeze(-2) - cosine.square()) * counted
+    return (own - similarity / total * turned) * allowed / (norm * total)
 
 
 def check_dimension(d_osc: int) -> None:

@@ -22,7 +22,7 @@ STATEMENTS = {
     "rank": ("matched", "parity"),
 }
 OTHERS = ("design-rule", "alternatives", "sequential", "inference-modes", "integrators")
-OTHERS += ("degenerate", "budget")
+OTHERS += ("degenerate", "monotonicity", "budget")
 ITEMS = [f"table{n}" for n in range(1, 12)] + [f"figure{n}" for n in range(2, 11)]
 ITEMS += [f"claim-{task}-{name}" for task, names in STATEMENTS.items() for name in names]
 ITEMS += [f"claim-{name}" for name in OTHERS]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Measure
 from lohe.experiments.setting import Setting
-from lohe.experiments.studies import antipodal, counts, illustration
+from lohe.experiments.studies import antipodal, counts, illustration, monotonicity
 from lohe.experiments.studies.kws import keyword_spotting
 from lohe.experiments.studies.lm import (
     alternatives,
@@ -34,6 +34,7 @@ STUDIES = (
     bottleneck,
     convergence,
     robustness,
+    monotonicity,
     counts,
     illustration,
 )
