@@ -10,7 +10,7 @@ test: .venv/ready  ## lint, types and tests, as CI runs them
 	$(BIN)/basedpyright
 	OMP_NUM_THREADS=1 $(BIN)/pytest -n auto --dist worksteal  # two pools of threads on two cores wait for each other
 
-demo: .venv/ready  ## five minutes on two cores: train, run as physics, compare; demo/report.html
+demo: .venv/ready  ## four minutes on two cores: train, run as physics, compare; demo/report.html
 	$(BIN)/lohe demo
 
 # Constraints pin what CI was seen to pass with; the package itself asks for much less (pyproject.toml).

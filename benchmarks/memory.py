@@ -7,6 +7,7 @@ float32, one head, causal, less what it held before. Its time is a matter of `lo
 also has the memory on a GPU.
 """
 
+import argparse
 import json
 import subprocess
 import sys
@@ -35,26 +36,30 @@ def passes(x: list[Tensor]) -> None:
 
 def peak_megabytes(tokens: int) -> float:
     """In a process of its own: the peak belongs to one size only."""
-    call = [sys.executable, __file__, str(tokens)]
+    call = [sys.executable, __file__, "--inside", str(tokens)]
     return json.loads(subprocess.run(call, capture_output=True, text=True, check=True).stdout)
 
 
 def one_size(tokens: int) -> None:
-    """Peak memory above inputs and libraries, printed in MB."""
+    """Peak memory above inputs and libraries, printed in MB (10^6 bytes)."""
     passes(inputs(256))
     x = inputs(tokens)
     Path("/proc/self/clear_refs").write_text("5")  # Linux: start the high-water mark again
     before = _high_water()
     passes(x)
-    print((_high_water() - before) / 1024)
+    print((_high_water() - before) * 1024 / 1e6)
 
 
 def _high_water() -> int:
     lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM"))  # KiB
 
 
 def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)
+    if (inside := parser.parse_args().inside) is not None:
+        return one_size(inside)
     rows = []
     for tokens in TOKENS:
         megabytes = peak_megabytes(tokens)
@@ -65,4 +70,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    one_size(int(sys.argv[1])) if len(sys.argv) > 1 else main()
+    main()

@@ -8,6 +8,7 @@ agree before the clock starts.
     python benchmarks/settling.py    # about 15 seconds; writes results/settling.json beside it
 """
 
+import argparse
 import statistics
 import time
 from functools import partial
@@ -93,6 +94,7 @@ def measure(d_osc: int) -> dict:
 
 
 def main() -> None:
+    argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0]).parse_args()
     torch.set_num_threads(1)
     rows = [measure(d) for d in DIMENSIONS]
     report: dict[str, object] = {

@@ -182,6 +182,7 @@ def test_unknown_times_are_not_summed_as_nothing(trained):
         (["run", "table2", "--device", "cuda:x"], "--device takes cpu, cuda, cuda:N or auto; got"),
         (["run", "table2", "--device", "cuda:99"], "but torch sees"),
         (["run", "table2", "--pack", "0"], "Invalid value for '--pack'"),
+        (["run", "table2", "--minutes", "-3"], "Invalid value for '--minutes'"),
         (["show", "table2", "table0"], "'table0' is no item of the paper."),
         (["show", "table2", "figure2", "--figure", "x.png"], "x.png takes one item, got 2"),
         (["show", "table2", "--scale", "big"], "scale='big' is not known."),
@@ -260,7 +261,9 @@ def test_a_store_that_is_not_there_is_named(tmp_path, monkeypatch, command):
     assert result.exit_code == 2
     assert f"--store {tmp_path / 'typo'} is no folder" in result.stderr
     monkeypatch.chdir(tmp_path)  # without the default one: nothing was asked for that is not there
-    assert lohe(*command).exit_code == 0
+    result = lohe(*command)
+    assert result.exit_code == 0
+    assert result.stderr.startswith(f"No records in {tmp_path / 'results'}: ")
 
 
 @pytest.mark.parametrize("command", [["show", "table2"], ["compare"]], ids=["show", "compare"])

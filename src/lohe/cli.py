@@ -134,7 +134,7 @@ def demo_command(
         bool, typer.Option("--quick", help="Only the settling, the picture and the cost.")
     ] = False,
 ) -> None:
-    """Oscillators learn and meet imperfect hardware: about five minutes on two cores.
+    """Oscillators learn and meet imperfect hardware: about four minutes on two cores.
 
     Trains softmax and oscillators on subject-verb agreement by the published recipe, runs the
     trained oscillators by exact physics, and writes OUT/report.html. Nothing is downloaded.

@@ -39,7 +39,7 @@ def contest_command(
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Start nothing that may end after so many.")
+        float | None, typer.Option(help="Start nothing that may end after so many.", min=0)
     ] = None,
     out: Annotated[Path, typer.Option(help="The page; its figure goes beside it.")] = Path(
         "docs/beyond_softmax.md"

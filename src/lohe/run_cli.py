@@ -50,7 +50,12 @@ SMOKE = Path("results-smoke")  # those of smoke scale, which say nothing; git ig
 ItemNames = Annotated[
     list[str], typer.Argument(metavar="ITEM", help=f"Of {', '.join(PAPER)}, or all.")
 ]
-CorpusName = Annotated[str, typer.Option(help=f"One of auto, {', '.join(CORPORA)}.")]
+NAMES = f"One of auto, {', '.join(CORPORA)}."
+CorpusToTrain = Annotated[
+    str,
+    typer.Option(help=f"{NAMES} auto: paper where the raw WikiText-2 is there, else compact."),
+]
+CorpusToShow = Annotated[str, typer.Option(help=f"{NAMES} auto: the one with more records.")]
 Scale = Annotated[
     str,
     typer.Option(
@@ -78,12 +83,12 @@ def run_command(
     seeds: Annotated[str, typer.Option(help="Seeds, e.g. 0-49 or 0,3,7. [the item's own]")] = "",
     device: Annotated[str, typer.Option(help="cpu, cuda, or auto.")] = "auto",
     store: RootOfScale = None,
-    corpus: CorpusName = "auto",
+    corpus: CorpusToTrain = "auto",
     precision: Precision = "float32",
     pack: Annotated[int, typer.Option(help="Seeds trained at once.", min=1)] = 10,
     data: Annotated[Path | None, typer.Option(help="Data root; else $LOHE_DATA.")] = None,
     minutes: Annotated[
-        float | None, typer.Option(help="Begin nothing that may end after so many.")
+        float | None, typer.Option(help="Begin nothing that may end after so many.", min=0)
     ] = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run.")] = False,
     tensorboard: Annotated[
@@ -134,7 +139,7 @@ def show_command(
     names: ItemNames,
     scale: Scale = "full",
     store: RootOfScale = None,
-    corpus: CorpusName = "auto",
+    corpus: CorpusToShow = "auto",
     precision: Precision = "float32",
     figure: Annotated[
         Path | None, typer.Option(help="Write the figure of the item to this file.")
@@ -168,7 +173,7 @@ def compare_command(
     ] = None,
     scale: Scale = "full",
     store: RootOfScale = None,
-    corpus: CorpusName = "auto",
+    corpus: CorpusToShow = "auto",
     precision: Precision = "float32",
 ) -> None:
     """Our numbers beside the paper's, with verdicts: a summary, the headlines, every item.
@@ -207,10 +212,17 @@ def _root(store: Path | None, scale: str) -> Path:
 
 def _evidence(store: Path | None, scale: str, corpus: str, precision: str) -> Evidence:
     """What to show; the default folder may be missing still, one that was asked for may not."""
-    records = readable_records(Store(_root(store, scale)))
+    root = _root(store, scale)
+    records = readable_records(Store(root))
     evidence = Evidence(records, _setting(scale, corpus, precision, records))
     if store and not store.is_dir():
         raise ValueError(f"--store {store} is no folder: lohe run --store {store} makes it.")
+    if not records:
+        typer.echo(
+            f"No records in {root.absolute()}: what follows is what needs none. Those of the full "
+            "runs are in results/ of a clone of the repository; --store names another folder.",
+            err=True,
+        )
     return evidence
 
 
@@ -304,7 +316,7 @@ def device_name(name: str) -> str:
     if name != "cpu" and int(name[5:] or 0) >= torch.cuda.device_count():
         raise ValueError(
             f"--device {name} was asked for, but torch sees {torch.cuda.device_count()} CUDA "
-            "devices: lohe doctor."
+            "devices: see `lohe doctor`."
         )
     return name
 

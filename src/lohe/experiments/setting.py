@@ -107,6 +107,12 @@ class Setting:
     def corpora(self) -> Corpora:
         return GENERATED if self.scale == "smoke" else self.chosen
 
+    def none_yet(self, item: str) -> str:
+        """For a table without a row of ours: the command that makes records."""
+        options = f"--scale {self.scale}"
+        options += "" if self.precision == "float32" else f" --precision {self.precision}"
+        return f"None of ours yet at scale {self.scale}: lohe run {item} {options}."
+
     def seeds(self, full: int, quick: int = 2, smoke: int = 1) -> range:
         """Seeds 0, 1, ...: as many as the study asks for at this scale."""
         return range({"full": full, "quick": min(quick, full), "smoke": smoke}[self.scale])

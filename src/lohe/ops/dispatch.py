@@ -23,7 +23,7 @@ Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS = ("auto", "reference", "chunked", "triton")
 
 SMALL = 2**16  # query-key pairs in a head up to which one plain tile is faster than chunks
-MANY = 2**18  # pairs in all heads from which on the kernels pay for short sequences, too
+MANY = 2**18  # pairs in all heads above which the kernels pay for short sequences, too
 # what the kernels were written for; they are imported where they are used
 INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"  # kernels run on the CPU, to be tested
 NO_SCALE = 2.0**-100  # up to which a scale of scores is 0

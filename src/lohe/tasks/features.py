@@ -51,7 +51,7 @@ class KeywordFeatures(kws.WhichWord):
                 raise FileNotFoundError(
                     f"{path} is missing: KeywordFeatures reads one file a word, with the tensors "
                     "features, split and scale (lohe.tasks.features says how). To use the official "
-                    "recordings instead: `lohe data fetch speech-commands`."
+                    "recordings instead: `lohe data fetch speech-commands`, then --corpus paper."
                 )
             sources[word] = hashlib.sha256(path.read_bytes()).hexdigest()
             features[word], splits[word] = _read(path)

@@ -117,8 +117,7 @@ def table(evidence: Evidence) -> Table:
         "Neighbouring fractions share their starts; the cells of the chi-square test do not.",
     ]
     if not rows:
-        scale = evidence.setting.scale
-        notes.append(f"None of ours yet at scale {scale}: lohe run figure2 --scale {scale}.")
+        notes.append(evidence.setting.none_yet("figure2"))
     return Table("Figure 2. Starts near the antipode", columns, rows, notes)
 
 

@@ -132,8 +132,7 @@ def table(evidence: Evidence) -> Table:
             rows.append((f"ours, {reading}", _share(record), said))
     notes = [f"“{paper['prompt']} ...”; PAD, BOS and UNK are never chosen."]
     if len(rows) == 1:
-        scale = evidence.setting.scale
-        notes.append(f"None of ours yet at scale {scale}: lohe run figure5 --scale {scale}.")
+        notes.append(evidence.setting.none_yet("figure5"))
     columns = ("model", f"of `{WORD}`", "next word")
     return Table("Figure 5. A sentence continued", columns, rows, notes)
 

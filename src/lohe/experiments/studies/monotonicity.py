@@ -142,8 +142,7 @@ def table(evidence: Evidence) -> Table:
         "z_i·r_j itself always rises; all other weights may rise more (theory.weight_response).",
     ]
     if not rows:
-        scale = evidence.setting.scale
-        notes.append(f"None of ours yet at scale {scale}: lohe run {NAME} --scale {scale}.")
+        notes.append(evidence.setting.none_yet(NAME))
     columns = ("task", "models", "lowered %", "elsewhere %")
     return Table("Does a larger score give a larger weight?", columns, rows, notes)
 

@@ -48,7 +48,7 @@ def coupling_table(evidence: Evidence) -> Table:
             if any(found.values()):
                 rows.append((f"{words}, {reading}", *map(cells.shown, found.values())))
     if not rows:
-        notes.append(cells.missing("claim-kws-coupling", setting))
+        notes.append(setting.none_yet("claim-kws-coupling"))
     rows.append(("the paper", *[_printed_range()] * len(COUPLINGS)))
     title = "Keyword spotting with other coupling functions, %"
     return Table(title, ("keywords", *COUPLINGS), rows, notes)
@@ -154,7 +154,7 @@ def adamw_table(evidence: Evidence) -> Table:
                 texts = cells.shown(adam), cells.shown(adamw), cells.shown_gap(adamw, adam)
                 rows.append((f"{words}, {name}", *texts))
     if not rows:
-        notes.append(cells.missing("claim-kws-adamw", setting))
+        notes.append(setting.none_yet("claim-kws-adamw"))
     columns = ("keywords, mechanism", "Adam with L2", "AdamW", "AdamW - Adam")
     return Table("Keyword spotting with AdamW, as the text says, %", columns, rows, notes)
 

@@ -211,10 +211,6 @@ def undecided(claim: str, samples: Mapping[str, Sample]) -> Claim:
     return verdicts.undecided(claim, samples, "needs two seeds at least of each model")
 
 
-def missing(name: str, setting: Setting) -> str:
-    return f"None of ours yet at scale {setting.scale}: lohe run {name} --scale {setting.scale}."
-
-
 def about(setting: Setting) -> list[str]:
     """In plain words: what the sets of keywords are, and what may be compared."""
     if setting.scale == "smoke":

@@ -142,7 +142,7 @@ def table(evidence: Evidence) -> Table:
     for words in setting.corpora.keywords:
         rows += _rows(words, {what: measured(evidence, words, what) for what in columns})
     if not rows:
-        notes.append(cells.missing("claim-kws-permutation", setting))
+        notes.append(setting.none_yet("claim-kws-permutation"))
     rows += _rows("the paper", {what: published_measured(what) for what in columns})
     notes.insert(
         0,

@@ -34,7 +34,7 @@ def table(evidence: Evidence) -> Table:
         *cells.about(setting),
     ]
     if not any(map(_any, grids.values())):
-        notes.append(cells.missing("claim-kws-positions", setting))
+        notes.append(setting.none_yet("claim-kws-positions"))
     rows = [row for title, found in grids.items() for row in cells.grid_rows(title, found)]
     rows += cells.grid_rows("the paper", cells.published_grid())
     title = "Keyword spotting with matched positional encoding, %"

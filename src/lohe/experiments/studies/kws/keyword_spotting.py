@@ -57,7 +57,7 @@ def table_1(evidence: Evidence) -> Table:
         *_selection("the paper", paper, last),
     ]
     if not rows:
-        notes.append(cells.missing("table1", setting))
+        notes.append(setting.none_yet("table1"))
     rows.append(("the paper:", *[""] * 5))
     for name, sample in paper.items():
         delta = cells.printed_gap(sample, paper["softmax"])
@@ -191,7 +191,7 @@ def figure_3_table(evidence: Evidence) -> Table:
     notes = ["Keywords: validation accuracy of the best epoch; agreement: of the last epoch."]
     notes += cells.about(setting)
     if not any(x for found in grids.values() for row in found.values() for x in row.values()):
-        notes.append(cells.missing("figure3", setting))
+        notes.append(setting.none_yet("figure3"))
     return Table("Figure 3. Accuracy on both tasks, %", ("condition", *MECHANISMS), rows, notes)
 
 

@@ -119,8 +119,7 @@ def about(
     """Notes that every table of language models ends with."""
     setting = evidence.setting
     if not recorded:
-        scale = setting.scale
-        return [f"None of ours yet at scale {scale}: lohe run {item} --scale {scale}."]
+        return [setting.none_yet(item)]
     if setting.scale == "smoke":
         return ["Smoke scale: generated data, nothing has been learned."]
     notes = [PROTOCOL] if "wikitext2" in corpora else []

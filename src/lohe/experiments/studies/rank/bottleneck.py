@@ -55,8 +55,7 @@ def table_of_ranks(evidence: Evidence) -> Table:
         PROTOCOL,
     ]
     if not rows:
-        scale = evidence.setting.scale
-        notes = [f"None of ours yet at scale {scale}: lohe run figure10 --scale {scale}."]
+        notes = [evidence.setting.none_yet("figure10")]
     columns = ("model", "rank of S", "masked", "perplexity")
     return Table("Figure 10. Effective rank of attention", columns, rows, notes)
 

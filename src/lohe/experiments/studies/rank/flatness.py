@@ -71,8 +71,7 @@ def table_of_entropies(evidence: Evidence) -> Table:
         )
     notes = ["Entropy of a row over the logarithm of its number of keys; uniform is 1."]
     if len(rows) == len(paper):
-        scale = evidence.setting.scale
-        notes.append(f"None of ours yet at scale {scale}: lohe run figure9 --scale {scale}.")
+        notes.append(evidence.setting.none_yet("figure9"))
     columns = ("attention", "median", "quartiles", "rows")
     return Table("Figure 9, left. Normalised entropy of attention rows", columns, rows, notes)
 

@@ -78,8 +78,7 @@ def table_of_scores(evidence: Evidence) -> Table:
         PROTOCOL,
     ]
     if not rows:
-        scale = evidence.setting.scale
-        notes = [f"None of ours yet at scale {scale}: lohe run claim-rank-matched --scale {scale}."]
+        notes = [evidence.setting.none_yet("claim-rank-matched")]
     columns = ("rank", "softmax", "d_osc, as published", "d_osc, as defined", "paper")
     return Table("Softmax with scores of low rank", columns, rows, notes)
 

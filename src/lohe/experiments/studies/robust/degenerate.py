@@ -112,9 +112,7 @@ def table(evidence: Evidence) -> Table:
         "configuration and seed: the fraction varies 17-fold between them (D9).",
     ]
     if not any(taken(evidence, s, r) for s in SUBJECTS for r in s.readings):
-        scale = evidence.setting.scale
-        run = f"lohe run claim-degenerate --scale {scale}"
-        notes.append(f"None of ours yet at scale {scale}: {run}.")
+        notes.append(evidence.setting.none_yet("claim-degenerate"))
     columns = ("task", "models", "weak %", "range", "smallest", "median ‖h‖")
     return Table("Weakly driven oscillators", columns, rows, notes)
 
@@ -201,7 +199,7 @@ def _line(evidence: Evidence, subject: Subject, reading: str, paper: str, label:
     else:
         note = f"{note}; no margin for a number that varies 17-fold between two published runs"
     if subject.language and subject is not TINYSTORIES:
-        trend = [r.result["fraction"] for r in taken(evidence, TINYSTORIES, "as published")]
+        trend = [r.result["fraction"] for r in taken(evidence, TINYSTORIES, reading)]
         note += f"; TinyStories itself, a trend: {_percent(trend)}" if trend else ""
     return Line(what, paper, _percent(fractions), value, reading=reading, note=note)
 

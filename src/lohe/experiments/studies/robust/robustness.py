@@ -131,8 +131,7 @@ def _notes(evidence: Evidence, name: str) -> list[str]:
         "same noise to all. Exact flows, where the published runs integrated with RK45.",
     ]
     if not any(models.values()):
-        scale = evidence.setting.scale
-        notes.append(f"None of ours yet at scale {scale}: lohe run {name} --scale {scale}.")
+        notes.append(evidence.setting.none_yet(name))
     return notes
 
 

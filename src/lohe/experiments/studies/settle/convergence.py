@@ -350,10 +350,7 @@ def _anchors(cohort: Cohort) -> str:
 
 
 def _missing(evidence: Evidence, name: str, groups: dict[Cohort, dict[int, Settled]]) -> list[str]:
-    scale = evidence.setting.scale
-    if any(groups.values()):
-        return []
-    return [f"None of ours yet at scale {scale}: lohe run {name} --scale {scale}."]
+    return [] if any(groups.values()) else [evidence.setting.none_yet(name)]
 
 
 ITEMS: dict[str, Item] = {

@@ -126,12 +126,10 @@ def table(evidence: Evidence) -> Table:
             record = evidence.measured(modes(evidence.setting, cohort, d))
             if record is not None:
                 rows += [(f"{cohort.reading}, {p}", str(d), *_row(record, p)) for p in SPLITS]
-    scale = evidence.setting.scale
-    none = f"None of ours yet at scale {scale}: lohe run claim-inference-modes --scale {scale}."
     notes = [
         "Exact flow to T = 30 in every layer; changes from the closed form, mean ± deviation over "
         "draws of the starts. Sequential: each token starts from the previous one's state.",
-    ] + ([] if rows else [none])
+    ] + ([] if rows else [evidence.setting.none_yet("claim-inference-modes")])
     ideal = published("claim-inference-modes")["closed_form"]
     shown = [_in_perplexity(ideal, published_changes(mode)) for mode in MODES]
     rows.append(("paper", "2", f"{ideal:.2f}", *shown))

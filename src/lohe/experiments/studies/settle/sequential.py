@@ -103,10 +103,7 @@ def table(evidence: Evidence) -> Table:
         f"noise {NOISE}, their ratio, and % converged; last layer, exact flow.",
     ]
     if not ours:
-        scale = evidence.setting.scale
-        notes.append(
-            f"None of ours yet at scale {scale}: lohe run claim-sequential --scale {scale}."
-        )
+        notes.append(evidence.setting.none_yet("claim-sequential"))
     columns = ("model", "d", "uniform", "sequential", "ratio", "unif. %", "seq. %")
     return Table("Sequential starts (Section 4.4)", columns, rows, notes)
 

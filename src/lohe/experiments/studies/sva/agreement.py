@@ -98,8 +98,8 @@ def table_2(evidence: Evidence) -> Table:
         f"A seed fails when its hard accuracy is below {FAILS_BELOW:.0f} %; CI is of that rate."
     ]
     if not ours:
-        notes.append(f"None of ours yet at scale {scale}: lohe run table2 --scale {scale}.")
-    if scale == "full" and all(len(group) > SEEDS for group in ours.values()):
+        notes.append(evidence.setting.none_yet("table2"))
+    elif scale == "full" and all(len(group) > SEEDS for group in ours.values()):
         first = {n: cohort(rs, SEEDS).rate for n, rs in by_mechanism(evidence).items() if rs}
         each = ", ".join(f"{name} {rate}" for name, rate in first.items())
         notes.append(f"Failed of the first {SEEDS} seeds, as many as the paper has: {each}.")

@@ -108,9 +108,8 @@ def variant_cohorts(evidence: Evidence, variant: Variant, seeds: int) -> dict[st
 
 def none_yet(evidence: Evidence, name: str, rows: Iterable[tuple[str, ...]]) -> list[str]:
     """A note that says how to get records, where a table has no row of ours."""
-    scale = evidence.setting.scale
     ours = any("(paper)" not in " ".join(row) for row in rows)
-    return [] if ours else [f"None of ours yet at scale {scale}: lohe run {name} --scale {scale}."]
+    return [] if ours else [evidence.setting.none_yet(name)]
 
 
 def accuracies(records: Iterable[Record], metric: str) -> list[float]:
