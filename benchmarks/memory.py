@@ -57,9 +57,15 @@ def _high_water() -> int:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--inside", type=int, help=argparse.SUPPRESS)
-    if (inside := parser.parse_args().inside) is not None:
-        return one_size(inside)
+    parser.add_argument("--inside", type=int, default=0, help=argparse.SUPPRESS)
+    if inside := parser.parse_args().inside:
+        one_size(inside)
+    else:
+        every_size()
+
+
+def every_size() -> None:
+    """The table, and the file."""
     rows = []
     for tokens in TOKENS:
         megabytes = peak_megabytes(tokens)
