@@ -19,7 +19,8 @@ from safetensors.torch import load_file, save_file
 
 from harness import save
 from lohe.experiments.recipes import keyword_spotting
-from lohe.measure.significance import mean_std, welch
+from lohe.experiments.verdicts import of_sample
+from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, Oscillator, Softmax
 from lohe.tasks import Data, KeywordSpotting, LogMel
 from lohe.tasks.clips import clip_files, folder_of, read_clip, which_set
@@ -92,10 +93,12 @@ def main() -> None:
     print(f"{sum(counts.values())} clips; normalised features differ by {result['features']}")
     for name, attention in (("softmax", Softmax()), ("oscillator", Oscillator(anchors="free"))):
         scores = {front: accuracy(d, attention, args.device) for front, d in data.items()}
-        gap = welch(scores["stored"], scores["published"])
-        result[name] = {"accuracy": scores, "stored_minus_published": vars(gap)}
+        gap = of_sample(scores["stored"]) - of_sample(scores["published"])
+        low, high = gap.interval(0.95)
+        apart = {"estimate": gap.value, "low": low, "high": high}
+        result[name] = {"accuracy": scores, "stored_minus_published": apart}
         shown = {front: "{:.2f} ± {:.2f}".format(*mean_std(s)) for front, s in scores.items()}
-        interval = f"{gap.estimate:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]"
+        interval = f"{gap.value:+.2f} [{low:+.2f}, {high:+.2f}]"
         print(f"{name}: {shown}, stored - published {interval}", flush=True)
     print(save("front_ends", result))
 

@@ -20,7 +20,7 @@ from lohe.demo import nine, terminal, training, verdicts
 from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
 from lohe.experiments.reported import published
 from lohe.experiments.studies.robust.robustness import GRID, HORIZONS, Measured
-from lohe.measure.significance import Difference
+from lohe.experiments.verdicts import Estimate
 from lohe.tasks import SVA
 from lohe.train import train
 
@@ -275,7 +275,8 @@ def test_the_plan_is_the_published_recipe():
     [(-1.0, 1.0, "consistent"), (0.1, 1.0, "differs"), (-1.0, -0.1, "differs")],
 )
 def test_verdicts(low, high, expected):
-    assert verdicts.verdict(Difference((low + high) / 2, low, high)) == expected
+    half = Estimate(0.0, 1.0).interval(0.95)[1]
+    assert verdicts.verdict(Estimate((low + high) / 2, (high - low) / 2 / half)) == expected
 
 
 @pytest.mark.parametrize(

@@ -20,9 +20,8 @@ from lohe import cli, run_cli
 from lohe.experiments import PAPER
 from lohe.experiments.evidence import seeded
 from lohe.experiments.measures import measure_recipe
-from lohe.experiments.recipes import SCALES
 from lohe.experiments.runner import complete, missing
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import SCALES, Setting
 from lohe.experiments.store.checkpoints import Checkpoint
 from lohe.experiments.store.records import key
 from lohe.experiments.store.store import Store

@@ -136,7 +136,7 @@ def _train(stage: str, store: Store, device: str, root: Path | None, deadline: D
             return replace(data, splits={k: x for k, x in data.splits.items() if k != "test"})
 
         while todo := _missing(stage, store, evidence := _evidence(store)):
-            runs = [replace(pack.run, seed=s) for pack in todo for s in pack.seeds]
+            runs = [run for pack in todo for run in pack.runs]
             how = {"device": device, "size": SIZE, "load": load, "allowed": deadline.allows}
             taken, deadline.late, keep = 0, 0, _kept(stage, evidence)
             shown.expect(todo)

@@ -2,7 +2,7 @@
 
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -24,7 +24,6 @@ from lohe.experiments import (
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence, seeded
-from lohe.experiments.item import Item
 from lohe.experiments.measures import (
     Bench,
     Measure,
@@ -34,12 +33,12 @@ from lohe.experiments.measures import (
     take,
     untaken,
 )
+from lohe.experiments.report import Section
 from lohe.experiments.runner import Logger, Pack, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
 from lohe.experiments.store.records import Record, key
 from lohe.experiments.store.store import Store
 from lohe.experiments.tables import verdict_table
-from lohe.experiments.verdicts import judge
 from lohe.tasks import data_root, wikitext2
 from lohe.tasks.sources import find_source
 from lohe.train import PRECISIONS, Run
@@ -130,7 +129,8 @@ def run_command(
             with _logger(tensorboard) as log:
                 _train(runs + models, models, records, where, pack, data, log, deadline)
             _measure(measures, Bench(records, where, data), deadline)
-            _show(items, Evidence(_quietly(records), setting))
+            evidence = Evidence(_quietly(records), setting)
+            _show(report.sections(items, evidence), evidence)
         if len(runs) < len(asked) or len(whole) < len(every):
             raise typer.Exit(1)  # not all that was asked for
 
@@ -158,7 +158,7 @@ def show_command(
         if figure and len(items) > 1:
             raise ValueError(f"--figure {figure} takes one item, got {len(items)}: one at a time.")
         evidence = _evidence(store, scale, corpus, precision)
-        _show(items, evidence)
+        _show(report.sections(items, evidence), evidence)
         if figure:
             _draw(names[0], figure, evidence)
 
@@ -201,8 +201,7 @@ def compare_command(
             terminal.show_headlines(report.headlines(found))
         terminal.show(report.times(found, evidence))
         if not brief:
-            for section in found:
-                _show_item(section.item, evidence)
+            _show(found, evidence)
 
 
 def _root(store: Path | None, scale: str) -> Path:
@@ -404,18 +403,14 @@ def _measure(measures: list[Measure], bench: Bench, deadline: Deadline) -> None:
             raise typer.Exit(130) from None
 
 
-def _show(items: Mapping[str, Item], evidence: Evidence) -> None:
-    for one in items.values():
-        _show_item(one, evidence)
-
-
-def _show_item(one: Item, evidence: Evidence) -> None:
-    if one.table:
-        terminal.show(one.table(evidence))
-    judged = judge(one.lines(evidence))
-    if judged and evidence.setting.scale != "smoke":
-        about = provenance.notes(one.measures(evidence.setting), evidence)
-        terminal.show(verdict_table(one.title, judged, about))
+def _show(found: Sequence[Section], evidence: Evidence) -> None:
+    for section in found:
+        one, judged = section.item, section.judged
+        if one.table:
+            terminal.show(one.table(evidence))
+        if judged and evidence.setting.scale != "smoke":
+            about = provenance.notes(one.measures(evidence.setting), evidence)
+            terminal.show(verdict_table(one.title, judged, about))
 
 
 def _draw(name: str, path: Path, evidence: Evidence) -> None:

@@ -11,7 +11,7 @@ from lohe.experiments.measures import Bench
 from lohe.experiments.reported import published
 from lohe.experiments.setting import COMPACT, Corpora, Setting
 from lohe.experiments.store.records import Record
-from lohe.experiments.studies.rank import cohort, effective_rank, flatness, truncation
+from lohe.experiments.studies.rank import cohort, effective_rank, truncation
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
 from lohe.train import Run
@@ -90,7 +90,7 @@ class MadeUp:
         paper, found = published("figure9"), []
         for corpus in cohort.CORPORA:
             for reading in cohort.READINGS:  # of which the paper says that they are less flat
-                for d, p in flatness.SHARPENED:
+                for d, p in cohort.SHARPENED:
                     median = paper["oscillator"][str(d)][0] - p / 100
                     run = cohort.run(self.setting, corpus, cohort.oscillator(d, reading, p))
                     measure = AttentionEntropy(run, cohort.chunks(self.setting))

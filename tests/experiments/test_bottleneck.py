@@ -289,7 +289,8 @@ def test_every_seed_is_in_a_box():
     runs = [setting.agreement(Softmax(), seed) for seed in range(3)]
     hard = [97.0, 98.0, 70.0]
     records = [
-        record(run.recipe(), run.seed, {"valid.hard": x}) for run, x in zip(runs, hard, strict=True)
+        record(run.recipe(), run.seed, {"valid.hard": x, "valid.overall": x})
+        for run, x in zip(runs, hard, strict=True)
     ]
     evidence = Evidence(records, setting)
     boxes = flatness._boxes(evidence)

@@ -479,7 +479,7 @@ def test_differences_are_paired_and_t_48_is_trained_with_the_same_seeds(everythi
     assert [row[0] for row in table.rows[::2]][:3] == ["T = 48", "T = 128", "T = 256"]
     assert "too small" not in " ".join(table.notes)
     runs = (trials.longer(c, 48) for c in (chosen.ours, chosen.best))
-    ours, best = (further.records(everything, r) for r in runs)
+    ours, best = (everything.of(r) for r in runs)
     assert [r.seed for r in ours] == [50, 51, 52]
     theirs = stats.ttest_rel(*([r.result["later.nats"] for r in x] for x in (ours, best)))
     found = further.difference(ours, best)
@@ -497,7 +497,7 @@ def test_differences_are_paired_and_t_48_is_trained_with_the_same_seeds(everythi
 def test_the_corpus_is_too_small_by_a_rule(everything):
     chosen = choose.chosen(everything)
     assert chosen is not None
-    ours, best = (further.records(everything, trials.larger(c)) for c in (chosen.ours, chosen.best))
+    ours, best = (everything.of(trials.larger(c)) for c in (chosen.ours, chosen.best))
     assert further.too_small("large", ours, best) == ""
     early = [[replace(r, notes={"epoch": 9}) for r in x] for x in (ours, best)]
     assert further.too_small("large", *early).endswith(

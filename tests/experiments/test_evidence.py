@@ -50,12 +50,9 @@ def test_mathematics_has_no_seed():
     assert found.measured(fakes.Tosses(7)) is None
 
 
-def test_seconds_are_those_of_the_runs_that_were_asked_for():
-    given = [fakes.record(fakes.run(seed), wall_seconds=10.0**seed) for seed in range(3)]
-    found = evidence(*given)
-    assert found.seconds([fakes.run(0), fakes.run(2)]) == 101.0
-    assert found.seconds([fakes.run(0), fakes.run(0), fakes.run(9)]) == 1.0
-    assert found.seconds([]) == 0
+def test_records_of_some_seeds_of_one_recipe():
+    found = evidence(*(fakes.record(fakes.run(seed)) for seed in (2, 0, 1)))
+    assert [r.seed for r in found.of([fakes.run(2), fakes.run(0), fakes.run(9)])] == [0, 2]
 
 
 def test_other_seeds_of_the_same_recipes():

@@ -10,8 +10,7 @@ import lohe.experiments
 from lohe.experiments import PAPER, all_measures, all_runs, chosen, item, report
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
-from lohe.experiments.recipes import SCALES
-from lohe.experiments.setting import CORPORA, Setting
+from lohe.experiments.setting import CORPORA, SCALES, Setting
 from lohe.experiments.store.records import key
 from lohe.experiments.verdicts import rules
 

@@ -13,7 +13,6 @@ from lohe.experiments.studies.robust.observed import observe, real_tokens
 from lohe.ops import reference
 from lohe.tasks import Data
 
-ITEM = monotonicity.ITEMS["claim-monotonicity"]
 SENTENCES, STORIES = Cohort("sva", "as defined"), Cohort("tinystories", "as published")
 RAISED = 1e-6  # of a coupling
 
@@ -81,15 +80,16 @@ def test_one_pair_is_enough_to_refute(lowered):
     none = {"pairs": 100, "lowered": 0, "rows": 10, "elsewhere": 5}
     records = [measured(m, none) for c in COHORTS for m in c.measures(setting)]
     records[-1].result["lowered"] = lowered
-    found = ITEM.lines(evidence(records))
+    found = monotonicity.lines(evidence(records))
     assert verdicts(found) == {"not reported"}
-    assert [line.claim.holds for line in found if line.claim] == [*[True] * 4, lowered == 0]
-    assert "elsewhere in 50.0 (50.0-50.0) % of the rows" in found[0].claim.found
+    decided = [line.claim for line in found if line.claim]
+    assert [claim.holds for claim in decided] == [*[True] * 4, lowered == 0]
+    assert "elsewhere in 50.0 (50.0-50.0) % of the rows" in decided[0].found
     assert found[-1].ours == f"{lowered:.1f} %"
-    assert len(ITEM.table(evidence(records)).rows) == len(COHORTS)
+    assert len(monotonicity.table(evidence(records)).rows) == len(COHORTS)
 
 
 def test_without_records_nothing_is_said():
-    assert verdicts(ITEM.lines(evidence())) == {"no records"}
-    assert set(claims(ITEM.lines(evidence())).values()) == {None}
-    assert "lohe run claim-monotonicity" in ITEM.table(evidence()).notes[-1]
+    assert verdicts(monotonicity.lines(evidence())) == {"no records"}
+    assert set(claims(monotonicity.lines(evidence())).values()) == {None}
+    assert "lohe run claim-monotonicity" in monotonicity.table(evidence()).notes[-1]

@@ -7,8 +7,7 @@ import pytest
 
 from lohe.experiments import PAPER, item
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.recipes import SCALES
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import SCALES, Setting
 from lohe.experiments.tables import plus_minus, seed_ranges, verdict_table
 from lohe.experiments.verdicts import Agreement, Line, exactly, judge
 from lohe.viz.style import drawing

@@ -2,7 +2,7 @@
 
 nine        closed form, exact flow and a solver agree; the cost
 training    both mechanisms on subject-verb agreement, by the published recipe
-verdicts    ours against published, as tables; the physics is experiments.robustness
+verdicts    ours against published, as tables; the physics is experiments.studies.robust
 report      the tables and pictures as one page, OUT/report.html
 """
 
@@ -21,8 +21,8 @@ from lohe.demo.plan import OSCILLATOR, Plan
 from lohe.demo.report import Part
 from lohe.demo.training import Learned
 from lohe.experiments.store import files
-from lohe.experiments.studies.robust import robustness
-from lohe.experiments.studies.robust.robustness import Measured
+from lohe.experiments.studies.robust import physics
+from lohe.experiments.studies.robust.physics import Measured
 from lohe.experiments.tables import Table
 from lohe.tasks import SVA, Data
 from lohe.version import __version__
@@ -147,9 +147,9 @@ def train(plan: Plan, out: Path, console: Console) -> None:
 def measure(pack: Learned, data: Data, plan: Plan, console: Console) -> list[Measured]:
     """The oscillator models by exact physics."""
     with terminal.progress(console, every=50) as bars:
-        of = len(pack.models) * len(robustness.GRID) * plan.draws
+        of = len(pack.models) * len(physics.GRID) * plan.draws
         done = iter(range(1, of + 1))
-        return robustness.measure(
+        return physics.measure(
             pack.models,
             SVA(),
             data.valid.take(slice(plan.sentences)),

@@ -13,8 +13,8 @@ from lohe.demo.sentence import ROLES, Sentence
 from lohe.demo.verdicts import KINDS, keyword_spotting
 from lohe.experiments.reported import published
 from lohe.experiments.store.records import Record
-from lohe.experiments.studies.robust.robustness import HORIZONS, SCALES, Measured, by_seed
-from lohe.experiments.studies.sva.agreement import FAILS_BELOW
+from lohe.experiments.studies.robust.physics import HORIZONS, SCALES, Measured, by_seed
+from lohe.experiments.studies.sva.agreement_cohort import FAILS_BELOW
 from lohe.viz import curves, style
 from lohe.viz.html import Picture
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from lohe.experiments.recipes import agreement
-from lohe.experiments.studies.sva.agreement import AS_PUBLISHED
+from lohe.experiments.studies.sva.agreement_cohort import AS_PUBLISHED
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
 

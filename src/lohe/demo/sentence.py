@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from lohe.experiments.studies.robust import robustness
+from lohe.experiments.studies.robust import physics
 from lohe.models import attention_weights
 from lohe.tasks import Data, Split
 from lohe.tasks.sva import CATEGORIES
@@ -46,7 +46,7 @@ def settling(oscillator: nn.Module, data: Data) -> Sentence:
     early = {}
     for horizon in HORIZONS:
         rng = torch.Generator().manual_seed(0)
-        with robustness.on(oscillator, robustness.settling(horizon), rng):
+        with physics.on(oscillator, physics.settling(horizon), rng):
             early[horizon] = _attention(oscillator, part)
     words = [data.names[int(word)] for word in part.inputs["tokens"][0]]
     return Sentence(words, _attention(oscillator, part), early)

@@ -29,7 +29,7 @@ from lohe.experiments.store import files
 from lohe.experiments.store.locks import Busy, Lost
 from lohe.experiments.store.records import Record, key
 from lohe.experiments.store.store import Store
-from lohe.experiments.studies.robust.robustness import scores
+from lohe.experiments.studies.robust.physics import scores
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data
 from lohe.train import Outcome, Run, Trained, train

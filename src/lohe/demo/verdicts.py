@@ -5,16 +5,14 @@ from collections.abc import Mapping
 from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
 from lohe.experiments.reported import published
 from lohe.experiments.store.records import Record
-from lohe.experiments.studies.robust.robustness import HORIZONS, SCALES, Measured, by_seed
-from lohe.experiments.studies.sva.agreement import FAILS_BELOW, accuracies
+from lohe.experiments.studies.robust.physics import HORIZONS, SCALES, Measured, by_seed
+from lohe.experiments.studies.sva.agreement_cohort import FAILS_BELOW, accuracies
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import Agreement, Line, exactly, judge, margin, of_sample
+from lohe.experiments.verdicts import Agreement, Estimate, Line, exactly, judge, margin, of_sample
 from lohe.measure.significance import (
-    Difference,
     fisher_power,
     mann_whitney,
     mean_std,
-    welch,
     welch_false_alarms,
 )
 
@@ -38,7 +36,7 @@ def training(ours: Mapping[str, list[Record]], plan: Plan) -> Table:
         theirs = published("table2")["per_seed"][PUBLISHED[name]]
         for metric in ("overall", "hard"):
             values = accuracies(records, metric)
-            gap = welch(values, theirs[metric])
+            gap = of_sample(values) - of_sample(theirs[metric])
             p = mann_whitney(values, theirs[metric])
             alarms.append(welch_false_alarms(theirs[metric], len(values)))
             rows.append(
@@ -46,7 +44,7 @@ def training(ours: Mapping[str, list[Record]], plan: Plan) -> Table:
                     f"{PUBLISHED[name]}, {metric}",
                     plus_minus(*mean_std(values)),
                     plus_minus(*mean_std(theirs[metric])),
-                    interval(gap),
+                    interval(gap, 0.95),
                     verdict(gap),
                     f"{100 * alarms[-1]:.0f} %",
                     f"{p:.2g}",
@@ -98,7 +96,7 @@ def settling(measured: list[Measured], plan: Plan) -> Table:
         gap = of_sample(ours) - exactly(theirs)
         same = Agreement(gap, margin("robust_accuracy"))
         lines.append(Line(f"{horizon:g}", signed(theirs), signed(*mean_std(ours)), same))
-        gaps.append(interval(Difference(gap.value, *gap.interval(0.9))))
+        gaps.append(interval(gap, 0.9))
         hard.append(signed(*mean_std(by_seed(measured, "settling", horizon, "hard"))))
     rows = [
         (judged.line.what, judged.line.ours, judged.line.paper, gap, judged.value, of_hard)
@@ -150,13 +148,15 @@ def keyword_spotting(kind: str) -> list[float]:
     return [mean - kws["closed_form"] for mean in means]
 
 
-def verdict(gap: Difference) -> str:
-    """What an interval of a difference says."""
-    return CONSISTENT if gap.low <= 0 <= gap.high else DIFFERS
+def verdict(gap: Estimate) -> str:
+    """What the 95 % interval of a difference says."""
+    low, high = gap.interval(0.95)
+    return CONSISTENT if low <= 0 <= high else DIFFERS
 
 
-def interval(gap: Difference) -> str:
-    return f"{gap.estimate:+.2f} [{gap.low:+.2f}, {gap.high:+.2f}]"
+def interval(gap: Estimate, confidence: float) -> str:
+    low, high = gap.interval(confidence)
+    return f"{gap.value:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
 def signed(mean: float, std: float = float("nan")) -> str:

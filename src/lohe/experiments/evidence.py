@@ -1,6 +1,6 @@
 """All that is known when a table is written: the records, found by what they are records of."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -45,11 +45,10 @@ class Evidence:
         found = self._of(measure_recipe(measure))
         return [found[seed] for seed in sorted(found)]
 
-    def seconds(self, runs: Iterable[Run]) -> float:
-        """Wall time that the runs took, where they are recorded."""
-        wanted = {(key(run.recipe()), run.seed) for run in runs}
-        found = (self._by_key.get(k, {}).get(seed) for k, seed in wanted)
-        return sum(record.wall_seconds for record in found if record)
+    def of(self, runs: Sequence[Run]) -> list[Record]:
+        """Records of these very seeds of one recipe, in order of seed."""
+        wanted = {run.seed for run in runs}
+        return [record for record in self.records(runs[0]) if record.seed in wanted]
 
     def _of(self, recipe: dict[str, Any]) -> dict[int, Record]:
         return self._by_key.get(key(recipe), {})

@@ -3,7 +3,6 @@
 A variant is `dataclasses.replace` of one of these.
 """
 
-from dataclasses import replace
 from typing import Literal
 
 from lohe.models import Agreement, Classifier, LanguageModel, Mechanism
@@ -12,7 +11,6 @@ from lohe.tasks import SVA, KeywordSpotting, TinyStories, WikiText2
 from lohe.train import Adam, AdamW, Run
 
 Release = Literal["raw", "tokens"]
-SCALES = ("smoke", "quick", "full")
 
 
 def keyword_spotting(attention: Mechanism, positions: Positions = "none", seed: int = 0) -> Run:
@@ -59,16 +57,3 @@ def tinystories(attention: Mechanism, seed: int = 0) -> Run:
         select="lowest perplexity",
         seed=seed,
     )
-
-
-def at_scale(run: Run, scale: str) -> Run:
-    """`smoke` goes through everything in seconds and learns nothing; else the recipe itself."""
-    smoke = known_scale(scale) == "smoke"
-    return replace(run, epochs=2, limit=4 * run.batch) if smoke else run
-
-
-def known_scale(scale: str) -> str:
-    """The scale itself, or a ValueError that lists them."""
-    if scale not in SCALES:
-        raise ValueError(f"scale={scale!r} is not known. Choose from {', '.join(SCALES)}.")
-    return scale

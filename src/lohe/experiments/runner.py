@@ -37,6 +37,10 @@ class Pack:
     seeds: list[int]
 
     @property
+    def runs(self) -> list[Run]:
+        return [replace(self.run, seed=seed) for seed in self.seeds]
+
+    @property
     def name(self) -> str:
         """For people: task, mechanism, seeds."""
         task = type(self.run.task).__name__

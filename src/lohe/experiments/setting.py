@@ -4,7 +4,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 
 from lohe.experiments import recipes
-from lohe.experiments.recipes import at_scale, known_scale
 from lohe.models import Mechanism, Oscillator
 from lohe.models.positions import Positions
 from lohe.tasks import (
@@ -23,6 +22,7 @@ READINGS: Mapping[str, Oscillator] = {
     "as published": Oscillator(anchors="free"),  # they leave the sphere in training
     "as defined": Oscillator(),
 }
+SCALES = ("smoke", "quick", "full")
 EIGHT = ("yes", "no", "up", "down", "left", "right", "stop", "go")
 TEN = (*EIGHT, "zero", "one")
 STORED = "ln-mel-40x49-hop320-from-20Hz-uint8"  # a front end of others, see docs/data.md
@@ -101,7 +101,8 @@ class Setting:
     precision: str = "float32"
 
     def __post_init__(self) -> None:
-        known_scale(self.scale)
+        if self.scale not in SCALES:
+            raise ValueError(f"scale={self.scale!r} is not known. Choose from {', '.join(SCALES)}.")
 
     @property
     def corpora(self) -> Corpora:
@@ -147,5 +148,6 @@ class Setting:
         return self.at_scale(replace(run, task=self.corpora.keywords[words]))
 
     def at_scale(self, run: Run) -> Run:
-        """`smoke` goes through everything in seconds; else the recipe itself."""
-        return replace(at_scale(run, self.scale), precision=self.precision)
+        """`smoke` goes through everything in seconds and learns nothing; else the recipe itself."""
+        smoke = {"epochs": 2, "limit": 4 * run.batch} if self.scale == "smoke" else {}
+        return replace(run, precision=self.precision, **smoke)

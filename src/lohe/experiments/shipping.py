@@ -24,7 +24,7 @@ from lohe.experiments.setting import COMPACT, Setting
 from lohe.experiments.store import files
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.robust.physics import scores
-from lohe.experiments.studies.sva.agreement import AS_DEFINED, AS_PUBLISHED
+from lohe.experiments.studies.sva.agreement_cohort import AS_DEFINED, AS_PUBLISHED
 from lohe.models import Oscillator, Softmax
 from lohe.tasks import Data, Split
 from lohe.train import Run, assembled

@@ -4,7 +4,6 @@ import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
 
 from rich import box
 from rich.console import Console
@@ -48,7 +47,7 @@ class Bars:
 
     def expect(self, packs: Iterable[Pack]) -> None:
         """What is to be trained, for a bar of all of it."""
-        self.expected = {run for pack in packs for run in _runs(pack)}
+        self.expected = {run for pack in packs for run in pack.runs}
         self.left = set(self.expected)
         self._remove("all")
         self._all()
@@ -62,7 +61,7 @@ class Bars:
             if what != LATER:  # which the command tells in the end
                 self._line(f"{pack.name}: {what}")
             if what.startswith("left"):
-                self.expected -= self.left.intersection(_runs(pack))
+                self.expected -= self.left.intersection(pack.runs)
                 self._gone(pack)
         elif self.progress.disable:
             if rare or time.monotonic() - self.said > LINE_EVERY_S:
@@ -74,7 +73,7 @@ class Bars:
                 self._remove("pack")
                 self.now = pack
             self._bar("pack", pack.name, done, of, step=1)
-            seeds = len(self.left.intersection(_runs(pack)))
+            seeds = len(self.left.intersection(pack.runs))
             self._all(done * seeds, step=seeds)
 
     def finished(self, pack: Pack) -> None:
@@ -82,7 +81,7 @@ class Bars:
         self._gone(pack, step=pack.run.epochs * len(pack.seeds))  # it may have ended early
 
     def _gone(self, pack: Pack, step: int = 0) -> None:
-        self.left.difference_update(_runs(pack))
+        self.left.difference_update(pack.runs)
         self._remove("pack")
         self.now = None
         self._all(step=step)
@@ -157,10 +156,6 @@ def drawn(console: Console, *, disable: bool = False) -> Progress:
         disable=disable,
         speed_estimate_period=PACE_OVER_S,
     )
-
-
-def _runs(pack: Pack) -> list[Run]:
-    return [replace(pack.run, seed=seed) for seed in pack.seeds]
 
 
 def show(table: Table) -> None:

@@ -29,6 +29,11 @@ def rules() -> dict[str, Any]:
     return json.loads(file.read_text(encoding="utf-8"))
 
 
+def significant(p: float) -> bool:
+    """By the level of rules.json."""
+    return p < rules()["levels"]["claim"]
+
+
 def margin(name: str) -> float:
     """A margin of rules.json by name."""
     return rules()["margins"][name]["value"]
@@ -55,12 +60,12 @@ class Estimate:
     @property
     def p(self) -> float:
         """Two-sided probability of an estimate as far from 0, were 0 the truth."""
-        from scipy import stats
+        from scipy import special  # stats takes a second to import, and says the same
 
         if self.se == 0:
             return 1.0 if self.value == 0 else 0.0
         t = abs(self.value) / self.se
-        tail = stats.norm.sf(t) if self.dof is None else stats.t.sf(t, self.dof)
+        tail = special.ndtr(-t) if self.dof is None else special.stdtr(self.dof, -t)
         return float(2 * tail)
 
     def __sub__(self, other: "Estimate") -> "Estimate":
@@ -83,10 +88,10 @@ class Estimate:
         return replace(self, se=math.sqrt(own + others), dof=dof, seeds=n, own=own)
 
     def _reach(self, confidence: float) -> float:
-        from scipy import stats
+        from scipy import special
 
         at = (1 + confidence) / 2
-        return float(stats.norm.ppf(at) if self.dof is None else stats.t.ppf(at, self.dof))
+        return float(special.ndtri(at) if self.dof is None else special.stdtrit(self.dof, at))
 
 
 def ours(sample: Sequence[float]) -> Estimate:
@@ -278,16 +283,16 @@ class Judged:
 
 def judge(lines: Sequence[Line]) -> list[Judged]:
     """Verdicts of the lines of one item; differences are corrected by Holm for their number."""
-    agreements = [n for n, line in enumerate(lines) if isinstance(line.value, Agreement)]
-    raw = [_agreement(lines[n]).difference.p for n in agreements]
-    corrected = dict(zip(agreements, holm(raw), strict=True))
+    corrected = iter(
+        holm([x.difference.p for line in lines if isinstance(x := line.value, Agreement)])
+    )
     judged = []
-    for n, line in enumerate(lines):
-        value, note = str(line.value), line.note
-        if n in corrected:
-            agreement = _agreement(line)
-            value = agreement.verdict(corrected[n])
-            times = corrected[n] / agreement.difference.p if agreement.difference.p else 1.0
+    for line in lines:
+        value, note = line.value, line.note
+        if isinstance(value, Agreement):
+            agreement, p = value, next(corrected)
+            value = agreement.verdict(p)
+            times = p / agreement.difference.p if agreement.difference.p else 1.0
             note = "; ".join(x for x in (note, _interval(agreement, value, times)) if x)
         claim = line.claim.verdict if line.claim else ""
         if line.claim:
@@ -308,11 +313,6 @@ def holm(p: Sequence[float]) -> list[float]:
         least = max(least, min(1.0, (len(p) - rank) * p[n]))
         corrected[n] = least
     return corrected
-
-
-def _agreement(line: Line) -> Agreement:
-    assert isinstance(line.value, Agreement)
-    return line.value
 
 
 def _interval(agreement: Agreement, verdict: str, corrected: float) -> str:

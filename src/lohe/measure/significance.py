@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from statistics import fmean, stdev
 from typing import cast
@@ -10,19 +9,6 @@ from typing import cast
 import numpy as np
 
 Sample = Sequence[float]
-
-
-@dataclass(frozen=True)
-class Difference:
-    """Difference of two means with its confidence interval (Welch: variances may differ)."""
-
-    estimate: float
-    low: float
-    high: float
-
-    @property
-    def excludes_zero(self) -> bool:
-        return self.low > 0 or self.high < 0
 
 
 def mean_std(values: Sample) -> tuple[float, float]:
@@ -34,24 +20,8 @@ def mean_std(values: Sample) -> tuple[float, float]:
     return fmean(values), stdev(values) if spread else math.nan
 
 
-def welch(a: Sample, b: Sample, confidence: float = 0.95) -> Difference:
-    """mean(a) - mean(b) with its confidence interval.
-
-    >>> welch([1.0, 2.0, 3.0], [1.0, 2.0, 3.0]).estimate
-    0.0
-    """
-    from scipy import stats
-
-    if len(a) < 2 or len(b) < 2:
-        raise ValueError(
-            f"An interval needs two values a side at least, got {len(a)} and {len(b)}."
-        )
-    interval = stats.ttest_ind(a, b, equal_var=False).confidence_interval(confidence)
-    return Difference(fmean(a) - fmean(b), float(interval.low), float(interval.high))
-
-
 def welch_false_alarms(values: Sample, size: int, confidence: float = 0.95) -> float:
-    """How often `welch` tells `size` of these values from the rest of them: a sound test, in 5 %.
+    """How often Welch's interval tells `size` of these values from the rest: a sound one, in 5 %.
 
     Over all subsets. With few values of a distribution in two lumps it is far more: a subset from
     one lump has next to no spread.
@@ -77,22 +47,6 @@ def welch_false_alarms(values: Sample, size: int, confidence: float = 0.95) -> f
     freedom = (a + b) ** 2 / (a**2 / (size - 1) + b**2 / (rest - 1))
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(a + b)
     return float(np.mean(np.abs(chosen.mean(axis=1) - mean) > reach))
-
-
-def student(values: Sample, expected: float, confidence: float = 0.95) -> Difference:
-    """mean(values) - expected with its confidence interval; `expected` has no spread of its own.
-
-    >>> gap = student([1.0, 2.0, 3.0], 2.5)
-    >>> gap.estimate, round(gap.low, 2), round(gap.high, 2)
-    (-0.5, -2.98, 1.98)
-    """
-    from scipy import stats
-
-    if len(values) < 2:
-        raise ValueError(f"An interval needs two values at least, got {len(values)}.")
-    mean, std = mean_std(values)
-    half = float(stats.t.ppf((1 + confidence) / 2, len(values) - 1)) * std / len(values) ** 0.5
-    return Difference(mean - expected, mean - expected - half, mean - expected + half)
 
 
 def widening(sizes: Sequence[int]) -> list[float]:

@@ -6,7 +6,6 @@ and anything that maps h to points on the sphere can stand between them.
 
 import os
 from collections.abc import Callable
-from typing import Literal
 
 import torch
 from jaxtyping import Float
@@ -19,7 +18,6 @@ from lohe.ops.problem import Problem, problem
 from lohe.ops.reference import as_typed, wide, widened
 from lohe.ops.unit import unit
 
-Backend = Literal["auto", "reference", "chunked", "triton"]
 BACKENDS = ("auto", "reference", "chunked", "triton")
 
 SMALL = 2**16  # query-key pairs in a head up to which one plain tile is faster than chunks

@@ -73,7 +73,7 @@ def couplings(
     if shifted and coupling == "exp":
         top = masked(s.detach(), allowed, -torch.inf).amax(dim=-1, keepdim=True)
         s = s - torch.where(top.isfinite(), top, 0)
-    w = COUPLINGS[coupling].value(s) if isinstance(coupling, str) else coupling(s)
+    w = (COUPLINGS[coupling] if isinstance(coupling, str) else coupling)(s)
     return masked(w, allowed, 0)
 
 

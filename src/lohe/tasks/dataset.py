@@ -95,10 +95,6 @@ class Data:
     def test(self) -> Split | None:
         return self.splits.get("test")
 
-    def to(self, device: torch.device | str) -> "Data":
-        splits = {name: split.to(device) for name, split in self.splits.items()}
-        return Data(splits, self.names, self.checksum, self.facts)
-
 
 @runtime_checkable
 class Task(Protocol):

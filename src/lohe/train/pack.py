@@ -23,7 +23,6 @@ SCORED = 256  # examples at a time
 FEW_SLICES = 512  # of a step's gradients, one for each seed and parameter
 
 Parameters = dict[str, Tensor]
-Rows = dict[str, Tensor]
 
 
 class Pack:

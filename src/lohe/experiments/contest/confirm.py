@@ -24,7 +24,7 @@ from lohe.experiments.contest.trials import (
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.verdicts import NO_RECORDS, Estimate, holm, of_sample
-from lohe.measure.significance import Difference, student, widening
+from lohe.measure.significance import widening
 from lohe.tasks.wikitext2 import Protocol
 
 TEST = "test.nats"
@@ -42,7 +42,7 @@ class Comparison:
     """
 
     welch: Estimate
-    paired: Difference | None
+    paired: Estimate | None
     articles: tuple[float, float] | None
 
 
@@ -50,9 +50,7 @@ def records(
     evidence: Evidence, configuration: Configuration, protocol: Protocol, stage: str = "confirm"
 ) -> list[Record]:
     """What was recorded of the stage's seeds."""
-    runs = STAGES[stage].runs(configuration, protocol=protocol)
-    wanted = {run.seed for run in runs}
-    return [record for record in evidence.records(runs[0]) if record.seed in wanted]
+    return evidence.of(STAGES[stage].runs(configuration, protocol=protocol))
 
 
 def diverged(records: Sequence[Record]) -> list[int]:
@@ -68,7 +66,7 @@ def compare(a: Sequence[Record], b: Sequence[Record]) -> Comparison | str:
         return NO_RECORDS
     ours, theirs = ({r.seed: r.result[TEST] for r in x} for x in (a, b))
     both = sorted(ours.keys() & theirs.keys())
-    paired = student([ours[s] - theirs[s] for s in both], 0.0) if len(both) > 1 else None
+    paired = of_sample([ours[s] - theirs[s] for s in both]) if len(both) > 1 else None
     welch = of_sample(list(ours.values())) - of_sample(list(theirs.values()))
     return Comparison(welch, paired, _articles(a, b))
 

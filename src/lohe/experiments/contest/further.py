@@ -47,12 +47,12 @@ def further(evidence: Evidence) -> Table:
         return Table(title, columns, [], [progress(evidence)])
     rows, said = [], []
     for size, runs_of in SIZES.items():
-        best = records(evidence, runs_of(chosen.best))
+        best = evidence.of(runs_of(chosen.best))
         for name, c in entrants(chosen, size).items():
-            there = records(evidence, runs_of(c))
+            there = evidence.of(runs_of(c))
             apart = _distance(difference(there, best)) if c != chosen.best else ("", "")
             rows.append((size, name, *_reached(there), *apart))
-        said.append(too_small(size, records(evidence, runs_of(chosen.ours)), best))
+        said.append(too_small(size, evidence.of(runs_of(chosen.ours)), best))
     notes = [
         "T inputs, windows of T + 1 words; T = 48 is what everything else is trained on. Second "
         "half of the validation articles, strict, mean ± standard deviation. to best softmax: "
@@ -70,11 +70,6 @@ def entrants(chosen: Chosen, size: str) -> dict[str, Configuration]:
     wanted = [chosen.ours, chosen.best]
     wanted += [PUBLISHED["softmax as published"]] if size == BIG else []
     return {name: c for name, c in in_both_protocols(chosen).items() if c in wanted}
-
-
-def records(evidence: Evidence, runs: Sequence[Run]) -> list[Record]:
-    wanted = {run.seed for run in runs}
-    return [r for r in evidence.records(runs[0]) if r.seed in wanted]
 
 
 def difference(a: Sequence[Record], b: Sequence[Record]) -> Estimate | str:

@@ -72,9 +72,7 @@ class Law:
 
 def perplexities(evidence: Evidence, configuration: Configuration) -> list[float]:
     """Of the law's seeds, in order."""
-    runs = STAGES["law"].runs(configuration)
-    wanted = {run.seed for run in runs}
-    there = [r for r in evidence.records(runs[0]) if r.seed in wanted]
+    there = evidence.of(STAGES["law"].runs(configuration))
     return [math.nan if has_diverged(r) else r.result[LATER] for r in there]
 
 

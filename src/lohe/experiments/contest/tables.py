@@ -136,9 +136,7 @@ def finalists(evidence: Evidence) -> Table:
     rows = []
     for family in FAMILIES:
         for standing in choose.in_finals(evidence, family):
-            runs = STAGES["finals"].runs(standing.configuration)
-            wanted = {run.seed for run in runs}
-            there = [r for r in evidence.records(runs[0]) if r.seed in wanted]
+            there = evidence.of(STAGES["finals"].runs(standing.configuration))
             later, _ = _perplexities(there)
             rows.append((family, as_text(standing.configuration), _reached(standing), later))
     columns = ("family", "which", "first half", "second half")
@@ -229,7 +227,7 @@ def _distance(
     if isinstance(c, str):
         return (c, "", "", "")
     estimate, interval = percent(c.welch.value), _interval(*c.welch.interval(0.95))
-    paired = _interval(c.paired.low, c.paired.high) if c.paired else ""
+    paired = _interval(*c.paired.interval(0.95)) if c.paired else ""
     articles = _interval(*c.articles) if c.articles else ""
     return (f"{estimate:+.2f} {interval}", paired, articles, f"{corrected[name]:.2g}")
 

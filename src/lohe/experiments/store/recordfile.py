@@ -39,14 +39,14 @@ class RecordFile:
 
     recipe: dict[str, Any]
     records: dict[int, Record]
-    lines: dict[int, str]
+    rows: dict[int, dict[str, Any]]
 
     def merged(self, new: list[Record]) -> "RecordFile":
         """With the `new` records, which take the place of those with the same seed."""
         return RecordFile(
             self.recipe,
             self.records | {record.seed: record for record in new},
-            self.lines | {record.seed: _line(record) for record in new},
+            self.rows | {record.seed: _row(record) for record in new},
         )
 
 
@@ -60,19 +60,19 @@ def read(path: Path) -> RecordFile:
         raise Damaged(path, "a file of records without a recipe or records", RESTORE)
     _check_name(path, recipe)
     found: dict[int, Record] = {}
-    lines: dict[int, str] = {}
+    kept: dict[int, dict[str, Any]] = {}
     for row in rows:
         record = _record(path, recipe, row)
         if record.seed in found:
             raise Damaged(path, f"seed {record.seed} appears twice", RESTORE)
         found[record.seed] = record
-        lines[record.seed] = exact.dumps(row)
-    return RecordFile(recipe, found, lines)
+        kept[record.seed] = row
+    return RecordFile(recipe, found, kept)
 
 
 def write(path: Path, content: RecordFile) -> None:
     head = f'{{"lohe":"records","recipe":{exact.dumps(content.recipe)},"records":[\n'
-    lines = ",\n".join(content.lines[seed] for seed in sorted(content.lines))
+    lines = ",\n".join(exact.dumps(content.rows[seed]) for seed in sorted(content.rows))
     files.write(path, f"{head}{lines}\n]}}\n".encode())
 
 
@@ -112,6 +112,6 @@ def _record(path: Path, recipe: dict[str, Any], row: Any) -> Record:
         raise Damaged(path, str(reason), RESTORE) from reason
 
 
-def _line(record: Record) -> str:
+def _row(record: Record) -> dict[str, Any]:
     fields = records.to_plain(record)
-    return exact.dumps({name: fields[name] for name in ORDER})
+    return {name: fields[name] for name in ORDER}

@@ -141,8 +141,7 @@ class Store:
         return path, recordfile.read(path), new
 
     def _find(self, recipe: dict[str, Any]) -> Path | None:
-        name = f"-{key(recipe)}"
-        found = [path for path in self._files() if path.stem.endswith(name)]
+        found = self._files(f"*-{key(recipe)}.json")
         if len(found) > 1:
             raise _twice(found)
         return found[0] if found else None
@@ -157,8 +156,8 @@ class Store:
             self._parsed[path] = now, recordfile.read(path)
         return self._parsed[path][1]
 
-    def _files(self) -> list[Path]:
-        return sorted(path for path in self.root.glob("*.json") if not path.name.startswith("."))
+    def _files(self, pattern: str = "*.json") -> list[Path]:
+        return sorted(path for path in self.root.glob(pattern) if not path.name.startswith("."))
 
     def _lock(self) -> Path:
         return self.work() / "lock"

@@ -26,7 +26,6 @@ from lohe.experiments.verdicts import (
     margin,
     of_sample,
     ours,
-    rules,
 )
 from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, Softmax
@@ -200,11 +199,6 @@ def interval(estimate: Estimate) -> str:
     """+1.08 pp [+0.51, +1.65]: the 90 % interval, by which claims are decided."""
     low, high = estimate.interval(CLAIMED_AT)
     return f"{estimate.value:+.2f} pp [{low:+.2f}, {high:+.2f}]"
-
-
-def significant(estimate: Estimate) -> bool:
-    """Above 0, at the level of rules.json."""
-    return estimate.value > 0 and estimate.p < rules()["levels"]["claim"]
 
 
 def undecided(claim: str, samples: Mapping[str, Sample]) -> Claim:

@@ -8,15 +8,16 @@ from typing import Any
 
 import torch
 from jaxtyping import Int
-from torch import Tensor, nn
+from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, on_seeds
+from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Grid, Sample
+from lohe.experiments.studies.robust.physics import scores
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import (
     Agreement,
@@ -30,7 +31,7 @@ from lohe.experiments.verdicts import (
 )
 from lohe.models import Mechanism
 from lohe.models.positions import Positions
-from lohe.tasks import Split, Task, total
+from lohe.tasks import Split
 from lohe.train import Run
 
 MANY_POINTS, NO_POINTS = 5.0, 0.05  # pp: rules.json, kws-permutation
@@ -57,13 +58,13 @@ class FramePermutation:
         result: dict[str, float] = {}
         for name in SPLITS:
             split = data.splits[name].to(bench.device)
-            intact = accuracy(model, self.run.task, split)
+            intact = scores(model, self.run.task, split)["accuracy"]
             permuted = {}
             for seed in self.permutations:
                 order = torch.randperm(
                     split.inputs["features"].shape[1], generator=torch.Generator().manual_seed(seed)
                 )
-                permuted[seed] = accuracy(model, self.run.task, reordered(split, order))
+                permuted[seed] = scores(model, self.run.task, reordered(split, order))["accuracy"]
             result |= {f"{name}.intact": intact}
             result |= {f"{name}.permuted.{seed}": x for seed, x in permuted.items()}
             result |= {f"{name}.permuted": fmean(permuted.values())}
@@ -77,20 +78,12 @@ def reordered(split: Split, order: Int[Tensor, " frame"]) -> Split:
     return Split({"features": features[:, order.to(features.device)]}, split.targets)
 
 
-@torch.no_grad()
-def accuracy(model: nn.Module, task: Task, split: Split, batch: int = 1024) -> float:
-    """Percent of the clips of the split that the model gets right."""
-    parts = (split.take(slice(n, n + batch)) for n in range(0, len(split), batch))
-    sums = total(task.tally(model(**part.inputs), part.targets) for part in parts)
-    return task.score(sums)["accuracy"].item()
-
-
 def runs(setting: Setting) -> list[Run]:
     """The models of Figure 3's keyword grid."""
     return cells.runs(setting, MECHANISMS.values(), POSITIONS)
 
 
-def measures(setting: Setting) -> list[FramePermutation]:
+def measures(setting: Setting) -> list[Measure]:
     """Every cell of the grid, every seed."""
     return [
         measure
@@ -279,7 +272,7 @@ ITEMS: dict[str, Item] = {
     "claim-kws-permutation": Item(
         title="Section 4.1. Keyword spotting on permuted frames",
         runs=runs,
-        measures=lambda setting: list(measures(setting)),
+        measures=measures,
         table=table,
         figure=figure,
         lines=lines,

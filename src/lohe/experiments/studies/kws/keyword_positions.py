@@ -9,7 +9,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Sample
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import Claim, Line, significant
 from lohe.train import Run
 
 PARITY = 0.7  # pp: rules.json, kws-parity
@@ -94,7 +94,7 @@ def positions_claim(oscillator: Sample, softmax: Sample) -> Claim:
     if found is None:
         return cells.undecided("kws-positions", {"oscillator": oscillator, "softmax": softmax})
     numbers = f"oscillator - softmax {cells.interval(found)}, p = {found.p:.2g}"
-    return Claim("kws-positions", cells.significant(found), numbers, found.p)
+    return Claim("kws-positions", found.value > 0 and significant(found.p), numbers, found.p)
 
 
 def parity_claim(oscillator: Mapping[str, Sample], softmax: Mapping[str, Sample]) -> Claim:

@@ -138,9 +138,8 @@ def frozen_claim(full: Sample, frozen: Sample) -> Claim:
 
 def figure_3_runs(setting: Setting) -> list[Run]:
     """The keyword grid, and Table 2's cohorts of softmax and of both oscillators."""
-    seeds = setting.seeds(agreement.COHORT, quick=5, smoke=2)
-    right = [setting.agreement(agreement.MECHANISMS[n], seed) for n in MECHANISMS for seed in seeds]
-    return cells.runs(setting, MECHANISMS.values(), POSITIONS) + right
+    left = cells.runs(setting, MECHANISMS.values(), POSITIONS)
+    return left + agreement.runs(setting, agreement.COMPARED)
 
 
 def figure_3(evidence: Evidence) -> Any:

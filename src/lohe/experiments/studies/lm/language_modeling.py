@@ -27,7 +27,7 @@ from lohe.experiments.studies.lm.perplexity import (
     shown,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line, of_sample, rules
+from lohe.experiments.verdicts import Claim, Line, of_sample, significant
 from lohe.models import Softmax
 from lohe.train import Run
 
@@ -182,7 +182,7 @@ def falls(samples: Mapping[int, Sequence[float]]) -> Claim:
     found = [m for m in means.values() if m is not None]
     change = found[-1] - found[0]
     steps = all(b.value < a.value for a, b in pairwise(found))
-    holds = steps and change.p < rules()["levels"]["claim"]
+    holds = steps and significant(change.p)
     said = f"d_osc = 32 minus 2: {change.value:+.2f}, p = {change.p:.2g}"
     return Claim(
         "lm-trend", holds, said if steps else f"{said}; not falling at every step", change.p

@@ -7,7 +7,7 @@ published perplexities of each seed.
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, lru_cache
 from itertools import pairwise
 from statistics import fmean
 
@@ -93,6 +93,7 @@ def published_laws() -> dict[str, Law]:
     return found
 
 
+@lru_cache(maxsize=16)
 def our_law(evidence: Evidence, corpus: str, reading: str) -> Law:
     """Of our own seeds; each corpus and reading is resampled anew, whatever the others have."""
     samples = by_dimension(evidence, corpus, reading)

@@ -8,6 +8,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.lm.language_modeling import printed_oscillator
 from lohe.experiments.studies.lm.perplexity import (
     CORPORA,
@@ -38,7 +39,7 @@ from lohe.experiments.verdicts import (
     margin,
     of_sample,
     printed,
-    rules,
+    significant,
     undecided,
 )
 from lohe.theory import readout_rank_bound
@@ -47,21 +48,12 @@ from lohe.train import Run
 POWERS = (1, 2, 4)
 DIMENSIONS = (2, 8)
 SEEDS = 5
-KEYWORD_SEEDS = 10
-ACCURACY = "valid.accuracy"
 
 Samples = Mapping[int, Sequence[float]]  # by exponent
 
 
 def runs(setting: Setting) -> list[Run]:
     """Keywords at d_osc = 2, language at 2 and 8, every p, in both readings."""
-    keywords = [
-        setting.keyword_spotting(words, oscillator(reading, 2, p), seed=seed)
-        for words in setting.corpora.keywords
-        for reading in READINGS
-        for p in POWERS
-        for seed in setting.seeds(KEYWORD_SEEDS)
-    ]
     language = [
         run(setting, corpus, oscillator(reading, d, p), seed)
         for corpus in CORPORA
@@ -70,13 +62,13 @@ def runs(setting: Setting) -> list[Run]:
         for p in POWERS
         for seed in setting.seeds_of(corpus, SEEDS)
     ]
-    return keywords + language
+    return cells.sharpened(setting, POWERS) + language
 
 
 def accuracies(evidence: Evidence, words: str, reading: str) -> dict[int, list[float]]:
     """Our keyword accuracies by exponent, in percent."""
     recipe = evidence.setting.keyword_spotting
-    return {p: evidence.values(recipe(words, oscillator(reading, 2, p)), ACCURACY) for p in POWERS}
+    return {p: cells.accuracies(evidence, recipe(words, oscillator(reading, 2, p))) for p in POWERS}
 
 
 def by_power(evidence: Evidence, corpus: str, reading: str, d_osc: int) -> dict[int, list[float]]:
@@ -238,7 +230,7 @@ def rises(samples: Samples) -> Claim:
         return undecided("kws-sharpness", by_p, "fewer than two usable runs for some p")
     gain = found[-1] - found[0]
     ordered = all(a.value < b.value for a, b in pairwise(found))
-    holds = ordered and gain.p < rules()["levels"]["claim"]
+    holds = ordered and significant(gain.p)
     said = ", ".join(f"{m.value:.2f}" for m in found)
     return Claim(
         "kws-sharpness",
@@ -258,7 +250,7 @@ def sharper_is_better(samples: Mapping[int, Samples]) -> Claim:
             return Claim("lm-sharpness", None, f"fewer than two usable runs at d_osc = {d}")
         change = found[-1] - found[0]
         ordered = all(b.value < a.value for a, b in pairwise(found))
-        holds = holds and ordered and change.p < rules()["levels"]["claim"]
+        holds = holds and ordered and significant(change.p)
         largest = max(largest, change.p)
         said.append(f"d_osc = {d}: p = 4 less p = 1 {change.value:+.2f} (Welch {change.p:.2g})")
     return Claim("lm-sharpness", holds, "; ".join(said), largest)

@@ -20,8 +20,8 @@ from lohe.experiments.studies.rank import (
     rank_parity,
     truncation,
 )
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few
-from lohe.experiments.studies.rank.rank_lines import RANKS, SHARPENED
+from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, SHARPENED, few
+from lohe.experiments.studies.rank.rank_lines import RANKS
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import mean_std
 from lohe.models import Softmax
@@ -29,13 +29,11 @@ from lohe.models import Softmax
 
 def measures(setting: Setting) -> list[Measure]:
     """Effective ranks of every mechanism, sharpened ones included; softmax cut to lower ranks."""
-    trained = [mechanism for _, _, mechanism in cohort.mechanisms(few(setting, DIMENSIONS))]
-    trained += [
-        cohort.oscillator(d, reading, p) for reading in READINGS for d, p in few(setting, SHARPENED)
-    ]
     found: list[Measure] = []
     for corpus in CORPORA:
-        found += [effective_rank.of(setting, corpus, mechanism) for mechanism in trained]
+        found += [
+            effective_rank.of(setting, corpus, mechanism) for mechanism in cohort.measured(setting)
+        ]
         found += [truncation.of(setting, corpus, rank) for rank in few(setting, RANKS)]
     return found
 

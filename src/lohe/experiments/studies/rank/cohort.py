@@ -25,6 +25,7 @@ T = TypeVar("T")
 
 SEEDS = 5
 DIMENSIONS = (2, 4, 8, 16)  # those of which the paper measures rank and entropy
+SHARPENED = [(d, p) for d in (2, 8) for p in (2, 4)]  # Table 5's
 BATCH = 16  # chunks at once, so that logits in float64 fit
 
 
@@ -40,6 +41,13 @@ def mechanisms(
     for reading in READINGS:
         for d in dimensions:
             yield f"d_osc = {d}", reading, oscillator(d, reading)
+
+
+def measured(setting: Setting) -> list[Mechanism]:
+    """Those of Figure 10's and Figure 9's measurements: `mechanisms`, and sharpened oscillators."""
+    found = [mechanism for _, _, mechanism in mechanisms(few(setting, DIMENSIONS))]
+    sharper = few(setting, SHARPENED)
+    return found + [oscillator(d, reading, p) for reading in READINGS for d, p in sharper]
 
 
 def few(setting: Setting, things: Sequence[T]) -> Sequence[T]:

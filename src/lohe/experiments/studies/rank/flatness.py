@@ -1,6 +1,6 @@
 """Flat attention and scattered seeds: Figure 9, one panel of each."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import pairwise
 
 from lohe.experiments.evidence import Evidence
@@ -13,37 +13,24 @@ from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
 from lohe.experiments.studies.sva import agreement
+from lohe.experiments.studies.sva.agreement_cohort import COMPARED, FAILS_BELOW, kind, paper
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line, counts
+from lohe.experiments.verdicts import NO_RECORDS, Claim, Line, counts
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
 
 FLATTER_BY = 0.1  # of rules.json, lm-entropy
 POWERS, SHARP_DIMENSIONS = (1, 2, 4), (2, 8)  # Table 5's
-SHARPENED = [(d, p) for d in SHARP_DIMENSIONS for p in POWERS if p > 1]
-
-# the paper's name of a mechanism, and ours
-BOXES = {
-    "softmax": ("softmax",),
-    "oscillator": ("oscillator, as published", "oscillator, as defined"),
-}
 
 
 def runs(setting: Setting) -> list[Run]:
     """Agreement models, of which the right panel shows every seed."""
-    seeds = setting.seeds(agreement.COHORT, quick=5, smoke=2)
-    names = [name for ours in BOXES.values() for name in ours]
-    return [setting.agreement(agreement.MECHANISMS[n], seed) for n in names for seed in seeds]
+    return agreement.runs(setting, COMPARED)
 
 
 def measures(setting: Setting) -> list[Measure]:
     """Softmax, and oscillators of both readings, sharpened ones too, on both corpora."""
-    trained = [m for _, _, m in cohort.mechanisms(cohort.few(setting, DIMENSIONS))]
-    trained += [
-        cohort.oscillator(d, reading, p)
-        for reading in READINGS
-        for d, p in cohort.few(setting, SHARPENED)
-    ]
+    trained = cohort.measured(setting)
     return [_measure(setting, corpus, mechanism) for corpus in CORPORA for mechanism in trained]
 
 
@@ -82,11 +69,11 @@ def lines(evidence: Evidence) -> list[Line]:
     found += [
         _sharper_line(evidence, corpus, reading) for corpus in CORPORA for reading in READINGS
     ]
-    paper = published("figure9")
-    found.append(_median_line(evidence, "softmax", "", Softmax(), paper["softmax"]))
+    theirs = published("figure9")
+    found.append(_median_line(evidence, "softmax", "", Softmax(), theirs["softmax"]))
     for name, reading, mechanism in cohort.mechanisms():
         if reading:
-            values = paper["oscillator"][name.removeprefix("d_osc = ")]
+            values = theirs["oscillator"][name.removeprefix("d_osc = ")]
             found.append(_median_line(evidence, name, reading, mechanism, values))
     return found + _failure_lines(evidence)
 
@@ -141,24 +128,15 @@ def _median_line(
 
 def _failure_lines(evidence: Evidence) -> list[Line]:
     """Failed seeds among those drawn; Table 2 has the tests."""
-    found, ours = [], _hard(evidence)
-    for theirs, names in BOXES.items():
-        paper = published("table2")["per_seed"][theirs]["hard"]
-        for name in names:
-            failed, failed_paper = (
-                sum(x < agreement.FAILS_BELOW for x in values) for values in (ours[name], paper)
-            )
-            found.append(
-                Line(
-                    f"agreement, seeds of {theirs} below {agreement.FAILS_BELOW:.0f} % hard",
-                    f"{failed_paper}/{len(paper)}",
-                    f"{failed}/{len(ours[name])}" if ours[name] else "",
-                    counts(failed, len(ours[name]), failed_paper, len(paper))
-                    if ours[name]
-                    else "no records",
-                    reading=name.partition(", ")[2],
-                )
-            )
+    found, ours = [], agreement.cohorts(evidence)
+    for name in COMPARED:
+        (mechanism, reading), mine = kind(name), ours[name]
+        theirs = paper(mechanism)
+        same = (
+            counts(mine.failed, len(mine), theirs.failed, len(theirs)) if mine.hard else NO_RECORDS
+        )
+        what = f"agreement, seeds of {mechanism} below {FAILS_BELOW:.0f} % hard"
+        found.append(Line(what, theirs.rate, mine.rate, same, reading=reading))
     return found
 
 
@@ -217,22 +195,15 @@ def figure_9(evidence: Evidence) -> Figure:
     return figure
 
 
-def _boxes(evidence: Evidence) -> Mapping[str, list[float]]:
+def _boxes(evidence: Evidence) -> Mapping[str, Sequence[float]]:
     """Hard accuracies under the paper's and our own labels."""
-    ours, groups = _hard(evidence), {}
-    for theirs, names in BOXES.items():
-        paper = published("table2")["per_seed"][theirs]["hard"]
-        groups[f"{theirs}\npaper\n({len(paper)})"] = paper
-        for name in names:
-            reading = name.partition(", ")[2] or "ours"
-            groups[f"{theirs}\n{reading}\n({len(ours[name])})"] = ours[name]
+    ours, groups = agreement.cohorts(evidence), {}
+    for name in COMPARED:
+        mechanism, reading = kind(name)
+        theirs, mine = paper(mechanism).hard, ours[name].hard
+        groups[f"{mechanism}\npaper\n({len(theirs)})"] = theirs
+        groups[f"{mechanism}\n{reading or 'ours'}\n({len(mine)})"] = mine
     return groups
-
-
-def _hard(evidence: Evidence) -> dict[str, list[float]]:
-    groups = agreement.by_mechanism(evidence)
-    names = [name for ours in BOXES.values() for name in ours]
-    return {name: agreement.accuracies(groups[name], "hard") for name in names}
 
 
 def _measure(setting: Setting, corpus: str, mechanism: Mechanism) -> AttentionEntropy:

@@ -8,13 +8,19 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.studies.lm.perplexity import if_carried
 from lohe.experiments.studies.rank import cohort, effective_rank, rank_matched, truncation
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
+from lohe.experiments.studies.rank.cohort import (
+    CORPORA,
+    DIMENSIONS,
+    READINGS,
+    SHARPENED,
+    known,
+    listed,
+)
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
 from lohe.theory import readout_rank_bound
 
 RANKS = (3, 5, 9, 17, 33)  # d_osc + 1
-SHARPENED = [(d, p) for d in (2, 8) for p in (2, 4)]  # Table 5's
 ROOM = {"wikitext2": "a cut to 33 leaves more of 49 tokens than of the paper's 127"}
 MASK_SPREAD = 1.25  # of rules.json, lm-mask-rank
 VERSIONS = {"as published": "as_published", "as defined": "causal"}  # of a truncated model

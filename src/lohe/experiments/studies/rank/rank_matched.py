@@ -21,7 +21,7 @@ from lohe.experiments.verdicts import (
     margin,
     of_sample,
     ours,
-    rules,
+    significant,
 )
 from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
@@ -124,7 +124,7 @@ def _part_line(evidence: Evidence, corpus: str, reading: str) -> Line:
         return cohort.undecided(what, paper, "lm-rank-part", reading)
     cost = ours(matched[2]) - ours(matched[FULL])
     rest = ours(oscillator) - ours(matched[2])
-    holds = all(x.value > 0 and x.p < rules()["levels"]["claim"] for x in (cost, rest))
+    holds = all(x.value > 0 and significant(x.p) for x in (cost, rest))
     gaps = [fmean(x) - fmean(matched[FULL]) for x in (matched[2], oscillator)]
     said = f"{100 * gaps[0] / gaps[1]:.0f} % of the gap; " if gaps[1] > 0 else ""
     said += f"Welch p = {cost.p:.2g} for the part, {rest.p:.2g} for the rest"
@@ -148,7 +148,7 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
         return cohort.undecided(what, paper, "lm-rank-matched", reading)
     gaps = [ours(oscillators[d]) - ours(matched[d]) for d in DIMENSIONS]
     p = max(holm([gap.p for gap in gaps]))
-    better = all(gap.value > 0 for gap in gaps) and p < rules()["levels"]["claim"]
+    better = all(gap.value > 0 for gap in gaps) and significant(p)
     means = f"{listed(fmean(matched[d]) for d in DIMENSIONS)} against "
     means += listed(fmean(oscillators[d]) for d in DIMENSIONS)
     said = f"largest corrected p = {p:.2g}; gap to softmax at 2: "

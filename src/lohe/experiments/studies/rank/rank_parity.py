@@ -4,8 +4,6 @@ import math
 from collections.abc import Mapping
 from statistics import fmean, stdev
 
-import numpy as np
-
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
@@ -13,6 +11,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.rank import cohort, effective_rank
 from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, few
 from lohe.experiments.verdicts import Claim, Line
+from lohe.measure.power_law import fit
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
 
@@ -38,21 +37,14 @@ def measures(setting: Setting) -> list[Measure]:
 
 
 def crossing(gaps: Mapping[int, float], level: float) -> float:
-    """The d at which the fit C d^-α of the gaps falls to `level`: (C / level)^(1/α).
+    """The d at which the fitted law of the gaps falls to `level`: (C / level)^(1/α).
 
-    Least squares of ln gap on ln d. Infinite where the gap does not fall, NaN where one of the
-    gaps is none.
-
-    >>> round(crossing({2: 4.0, 4: 2.0, 8: 1.0}, level=0.5), 6)
-    16.0
+    Infinite where the gap does not fall, NaN where one of the gaps is none.
     """
     if level <= 0 or any(not gap > 0 for gap in gaps.values()):
         return math.nan
-    slope, intercept = np.polyfit(np.log(list(gaps)), np.log(list(gaps.values())), 1)
-    if slope >= 0:
-        return math.inf
-    with np.errstate(over="ignore"):
-        return float(np.exp((intercept - np.log(level)) / -slope))
+    law = fit(list(gaps), list(gaps.values()))
+    return law.dimension(level) if law.exponent > 0 else math.inf
 
 
 def lines(evidence: Evidence) -> list[Line]:

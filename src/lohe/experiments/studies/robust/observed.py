@@ -7,7 +7,7 @@ from jaxtyping import Bool, Float, Shaped
 from torch import Tensor, nn
 
 from lohe.attention import OscillatorAttention
-from lohe.models import attention_layers
+from lohe.experiments.studies.robust.physics import Physics, on
 from lohe.tasks import Split
 from lohe.tasks.language import PAD
 
@@ -27,16 +27,10 @@ def observe(
     model: nn.Module, **inputs: Shaped[Tensor, "..."]
 ) -> tuple[Float[Tensor, "..."], list[Seen]]:
     """The model's output for these inputs, and what was seen in each layer, first layer first."""
-    layers = [x for x in attention_layers(model) if isinstance(x, OscillatorAttention)]
-    before = [(layer.drive, layer.settle) for layer in layers]
     seen: list[Seen] = []
-    try:
-        for layer in layers:
-            _watch(layer, seen)
+    look = Physics("a look", 0.0, lambda layer, rng: _watch(layer, seen))
+    with on(model, look, torch.Generator()):
         return model(**inputs), seen
-    finally:
-        for layer, (drive, settle) in zip(layers, before, strict=True):
-            layer.drive, layer.settle = drive, settle
 
 
 def _watch(layer: OscillatorAttention, seen: list[Seen]) -> None:

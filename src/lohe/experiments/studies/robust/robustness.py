@@ -13,28 +13,13 @@ from lohe.experiments.studies.robust import degenerate, statements
 from lohe.experiments.studies.robust.devices import (
     DRAWS,
     Changes,
-    RobustnessGrid,
     in_unit,
     measures,
     reported,
     shown,
     unit,
 )
-from lohe.experiments.studies.robust.physics import (
-    GRID,
-    HORIZONS,
-    SCALES,
-    Measured,
-    Physics,
-    by_seed,
-    coupling,
-    frequency,
-    measure,
-    on,
-    scores,
-    settling,
-    state,
-)
+from lohe.experiments.studies.robust.physics import HORIZONS, SCALES
 from lohe.experiments.studies.robust.subjects import (
     KWS,
     SUBJECTS,
@@ -46,23 +31,6 @@ from lohe.experiments.studies.robust.subjects import (
 )
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Agreement, Claim, Estimate, Line, Verdict, margin
-
-__all__ = [  # most are those of `physics`, for whoever runs a model by it
-    "GRID",
-    "HORIZONS",
-    "SCALES",
-    "Measured",
-    "Physics",
-    "RobustnessGrid",
-    "by_seed",
-    "coupling",
-    "frequency",
-    "measure",
-    "on",
-    "scores",
-    "settling",
-    "state",
-]
 
 KINDS = {
     "coupling": "coupling mismatch",

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from lohe.experiments.setting import READINGS, Setting
-from lohe.experiments.studies.sva import agreement
+from lohe.experiments.studies.sva import agreement_cohort
 from lohe.train import Run
 
 D_OSC = 8  # of the language models
@@ -51,7 +51,7 @@ def keywords(setting: Setting, reading: str, seed: int = 0) -> Run:
 
 def sentences(setting: Setting, reading: str, seed: int = 0) -> Run:
     """Subject-verb agreement; as published, padding is read."""
-    return setting.agreement(agreement.READINGS[reading], seed)
+    return setting.agreement(agreement_cohort.READINGS[reading], seed)
 
 
 def articles(setting: Setting, reading: str, seed: int = 0) -> Run:

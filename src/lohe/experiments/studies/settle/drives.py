@@ -11,8 +11,7 @@ from lohe.attention import OscillatorAttention
 from lohe.experiments.measures import Bench
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.lm import perplexity
-from lohe.experiments.studies.robust.robustness import Physics, on
-from lohe.models import Oscillator
+from lohe.experiments.studies.robust.physics import Physics, on
 from lohe.tasks.language import PAD
 from lohe.train import Run
 
@@ -33,10 +32,7 @@ class Cohort:
         return "" if self.corpus == "tinystories" else " (TinyStories)"
 
     def run(self, setting: Setting, d_osc: int) -> Run:
-        free = self.reading == "as published"
-        oscillator = Oscillator(d_osc=d_osc, anchors="free" if free else "sphere")
-        build = {"wikitext2": setting.wikitext2, "tinystories": setting.tinystories}
-        return build[self.corpus](oscillator, 0)
+        return perplexity.run(setting, self.corpus, perplexity.oscillator(self.reading, d_osc))
 
 
 AS_PUBLISHED, AS_DEFINED = Cohort("wikitext2", "as published"), Cohort("wikitext2", "as defined")

@@ -17,7 +17,7 @@ from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
-from lohe.experiments.studies.robust.robustness import Physics, on, scores, settling
+from lohe.experiments.studies.robust.physics import Physics, on, scores, settling
 from lohe.experiments.studies.settle.drives import AS_DEFINED, AS_PUBLISHED, Cohort
 from lohe.experiments.tables import Table, plus_minus
 from lohe.experiments.verdicts import Agreement, Claim, Estimate, Line, exactly, margin, of_sample

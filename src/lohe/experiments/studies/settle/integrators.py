@@ -18,12 +18,11 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.settle.drives import COHORTS, drives
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
-from lohe.models import Oscillator
 from lohe.train import Run
 
 HORIZON = 30.0
@@ -147,9 +146,7 @@ def models(setting: Setting) -> list[tuple[Integrators, str, str, str]]:
     found = []
     for words in setting.corpora.keywords:
         for reading in FREE:
-            free = reading == "as published"
-            oscillator = Oscillator(anchors="free" if free else "sphere")
-            run = setting.keyword_spotting(words, oscillator, "none", 0)
+            run = setting.keyword_spotting(words, READINGS[reading])
             examples = 2 if smoke else 64
             found.append((Integrators(run, examples), f"KWS {words}", reading, "keywords"))
     for cohort in COHORTS:
@@ -172,8 +169,7 @@ def table(evidence: Evidence) -> Table:
         "> 40: oscillators so strongly driven that Euler jumps between two states for ever.",
     ]
     if not rows:
-        scale = evidence.setting.scale
-        notes.append(f"None of ours yet at scale {scale}: lohe run claim-integrators.")
+        notes.append(evidence.setting.none_yet("claim-integrators"))
     for kind, name in (("keywords", "KWS, paper"), ("language", "TinyStories, paper")):
         x = published("claim-integrators")[kind]
         norm = f"{x['unstable']['norm']:.0f}" if "unstable" in x else ""

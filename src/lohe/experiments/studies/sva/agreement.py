@@ -19,8 +19,6 @@ from lohe.experiments.studies.sva import (
     agreement_widths,
 )
 from lohe.experiments.studies.sva.agreement_cohort import (
-    AS_DEFINED,
-    AS_PUBLISHED,
     COHORT,
     COMPARED,
     FAILS_BELOW,
@@ -30,7 +28,6 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     SEEDS,
     SOFTMAX,
     Cohort,
-    accuracies,
     as_printed,
     cohort,
     failures_p,
@@ -43,35 +40,23 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     middle,
     paper,
     signed,
-    significant,
     spread,
     undecided,
 )
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import Claim, Line, counts, exactly, of_sample
+from lohe.experiments.verdicts import Claim, Line, counts, exactly, of_sample, significant
 from lohe.measure.significance import mann_whitney, mean_std, proportion_interval
+from lohe.models import Mechanism
 from lohe.train import Run
-
-__all__ = [
-    "AS_DEFINED",
-    "AS_PUBLISHED",
-    "COHORT",
-    "FAILS_BELOW",
-    "ITEMS",
-    "MECHANISMS",
-    "SEEDS",
-    "accuracies",
-    "by_mechanism",
-]
 
 Cohorts = Mapping[str, Cohort]
 LOWEST = 69.0  # hard accuracy in percent above which all published failures lie
 
 
-def runs(setting: Setting) -> list[Run]:
-    """Five mechanisms, every seed."""
+def runs(setting: Setting, mechanisms: Mapping[str, Mechanism] = MECHANISMS) -> list[Run]:
+    """Five mechanisms, or these, every seed."""
     seeds = setting.seeds(COHORT, quick=5, smoke=2)
-    return [setting.agreement(m, seed) for m in MECHANISMS.values() for seed in seeds]
+    return [setting.agreement(m, seed) for m in mechanisms.values() for seed in seeds]
 
 
 def by_mechanism(evidence: Evidence) -> dict[str, list[Record]]:

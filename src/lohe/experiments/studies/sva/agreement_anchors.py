@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure, Item
-from lohe.experiments.measures import Bench, Findings, on_seeds
+from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.sva.agreement_cohort import (
@@ -21,7 +21,7 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     undecided,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line, rules
+from lohe.experiments.verdicts import Claim, Line, significant
 from lohe.measure.circular import rayleigh, resultant
 from lohe.models import attention_layers
 from lohe.tasks import sva
@@ -66,7 +66,7 @@ def _rounded(angles: Tensor) -> list[float]:
     return [round(x, 4) for x in angles.tolist()]
 
 
-def measures(setting: Setting) -> list[AnchorAngles]:
+def measures(setting: Setting) -> list[Measure]:
     """Both readings, every seed."""
     seeds = setting.seeds(SEEDS, smoke=2)
     return [m for one in _each(setting).values() for m in on_seeds(one, seeds)]
@@ -88,7 +88,7 @@ def measured(evidence: Evidence) -> dict[str, list[Record]]:
 
 
 def _rejections(records: Sequence[Record], when: str) -> int:
-    return sum(r.result[f"{when}.p"] < rules()["levels"]["claim"] for r in records)
+    return sum(significant(r.result[f"{when}.p"]) for r in records)
 
 
 def table_of_anchors(evidence: Evidence) -> Table:
@@ -156,7 +156,7 @@ def figure_of_anchors(evidence: Evidence) -> Figure:
         start, trained = (
             np.array([r.curve[0][when] for r in records]) for when in ("start", "trained")
         )
-        odd = np.array([r.result["trained.p"] < rules()["levels"]["claim"] for r in records])
+        odd = np.array([significant(r.result["trained.p"]) for r in records])
         circles.angles(ax, seeds, start, trained, odd, rates.color(name))
         ax.set_title(name)
     axes[-1, 0].set_xlabel("seed")
@@ -173,7 +173,7 @@ def figure_of_anchors(evidence: Evidence) -> Figure:
 ITEMS: dict[str, Item] = {
     "claim-sva-anchors": Item(
         title="Trained anchors spread over the circle",
-        measures=lambda setting: list(measures(setting)),
+        measures=measures,
         table=table_of_anchors,
         figure=figure_of_anchors,
         lines=lines_of_anchors,

@@ -21,7 +21,6 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     mean,
     none_yet,
     signed,
-    significant,
     spread,
     undecided,
 )
@@ -41,6 +40,7 @@ from lohe.experiments.verdicts import (
     exactly,
     margin,
     of_sample,
+    significant,
 )
 
 Records = Mapping[str, list[Record]]
@@ -256,7 +256,7 @@ def _accuracy_lines(found: Records) -> list[Line]:
 ITEMS: dict[str, Item] = {
     "table3": Item(
         title="Table 3. Attention of the verb on correct and wrong predictions",
-        measures=lambda setting: list(measures(setting)),
+        measures=measures,
         table=table_3,
         lines=lines_3,
     ),

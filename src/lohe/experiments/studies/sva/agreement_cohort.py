@@ -21,7 +21,6 @@ from lohe.experiments.verdicts import (
     margin,
     ours,
     printed,
-    rules,
 )
 from lohe.measure.significance import fisher, mean_std
 from lohe.models import Mechanism, Oscillator, Softmax
@@ -183,11 +182,6 @@ def failures_p(a: Cohort, b: Cohort) -> tuple[float, str]:
     """Fisher's p of the failures of two cohorts, and the numbers behind it."""
     p = fisher(a.failed, len(a), b.failed, len(b))
     return p, f"{a.rate} against {b.rate} failures, Fisher p = {p:.2g}"
-
-
-def significant(p: float) -> bool:
-    """By the level of rules.json."""
-    return p < rules()["levels"]["claim"]
 
 
 def undecided(name: str) -> Claim:

@@ -18,7 +18,6 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     SOFTMAX,
     below,
     kind,
-    significant,
     spread,
     undecided,
 )
@@ -29,7 +28,7 @@ from lohe.experiments.studies.sva.agreement_verbs import (
     measured,
     measures,
 )
-from lohe.experiments.verdicts import Claim, Line, counts
+from lohe.experiments.verdicts import Claim, Line, counts, significant
 from lohe.measure.significance import mann_whitney, superiority
 
 UNCONVERGED = 80.0  # hard accuracy in percent, Figure 4's caption
@@ -186,7 +185,7 @@ def _pulled_line(softmax: Sequence[Record]) -> Line:
 ITEMS: dict[str, Item] = {
     "figure4": Item(
         title="Figure 4. Attention of the verb on the test sentences",
-        measures=lambda setting: list(measures(setting)),
+        measures=measures,
         figure=figure_4,
         lines=lines_4,
     ),

@@ -12,7 +12,6 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     SOFTMAX,
     kind,
     none_yet,
-    significant,
     undecided,
 )
 from lohe.experiments.studies.sva.agreement_verbs import (
@@ -26,7 +25,7 @@ from lohe.experiments.studies.sva.agreement_verbs import (
     pooled,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import Claim, Line, significant
 
 NO_MARGIN = "no margin was fixed for it"
 TRAINED = 94.0  # hard accuracy in percent from which on the paper calls a softmax run successful
@@ -186,7 +185,7 @@ def _alike_line(records: Sequence[Record]) -> Line:
 ITEMS: dict[str, Item] = {
     "claim-sva-errors": Item(
         title="Errors on hard sentences: fish and deer, small logits",
-        measures=lambda setting: list(measures(setting)),
+        measures=measures,
         table=table_of_errors,
         lines=lines_of_errors,
     ),

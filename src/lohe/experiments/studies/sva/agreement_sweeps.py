@@ -24,14 +24,13 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     line,
     mean,
     none_yet,
-    significant,
     spread,
     undecided,
     variant_cohorts,
     variant_runs,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line, counts, holm, of_sample
+from lohe.experiments.verdicts import Claim, Line, counts, holm, of_sample, significant
 from lohe.measure.significance import proportion_interval
 from lohe.models import Mechanism
 from lohe.train import AdamW, Run

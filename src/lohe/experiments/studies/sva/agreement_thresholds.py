@@ -13,9 +13,8 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     Cohort,
     below,
     paper,
-    significant,
 )
-from lohe.experiments.verdicts import rules
+from lohe.experiments.verdicts import rules, significant
 from lohe.measure.significance import fisher
 
 THRESHOLDS = np.arange(75, 95.25, 0.25)  # percent

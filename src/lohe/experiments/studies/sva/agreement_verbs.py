@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings, on_seeds
+from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.sva.agreement_cohort import COMPARED, FAILS_BELOW
@@ -115,7 +115,7 @@ def _moments(name: str, x: Float[Tensor, " sentences"]) -> dict[str, float]:
     return {name: x.mean().item(), f"{name}_std": x.std().item()}
 
 
-def measures(setting: Setting) -> list[VerbAttention]:
+def measures(setting: Setting) -> list[Measure]:
     """The three mechanisms, every seed."""
     seeds = setting.seeds(SEEDS, smoke=2)
     return [m for one in _each(setting).values() for m in on_seeds(one, seeds)]

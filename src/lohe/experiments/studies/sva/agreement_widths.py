@@ -26,14 +26,13 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     mean,
     none_yet,
     signed,
-    significant,
     spread,
     undecided,
     variant_cohorts,
     variant_runs,
 )
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import Claim, Line, holm, of_sample
+from lohe.experiments.verdicts import Claim, Line, holm, of_sample, significant
 from lohe.measure.significance import fisher, mann_whitney, superiority
 from lohe.models import Mechanism
 from lohe.train import Run
