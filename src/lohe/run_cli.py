@@ -197,8 +197,8 @@ def compare_command(
         Console(highlight=False).print(f"{report.overall(found)}\n")
         for table in (report.values(found), report.claims(found)):
             terminal.show(table)
-        if len(asked) == len(PAPER):
-            terminal.show_headlines(report.headlines(found))
+        if headlines := report.headlines(found):
+            terminal.show_headlines(headlines)
         terminal.show(report.times(found, evidence))
         if not brief:
             _show(found, evidence)

@@ -58,7 +58,8 @@ def page(found: Sequence[Section], pictures: Mapping[str, Path], evidence: Evide
     body += [html.heading("Summary", "summary"), html.paragraph(report.overall(found))]
     for table in (report.values(found), report.claims(found)):
         body += _table(table, links=names)
-    body += [html.heading("Headlines", "headlines"), *_headlines(found)]
+    if headlines := _headlines(found):
+        body += [html.heading("Headlines", "headlines"), *headlines]
     for section in found:
         body += _section(section, pictures.get(section.name), evidence)
     body += [html.heading(END["time"], "time"), *_table(report.times(found, evidence), names)]
@@ -98,7 +99,9 @@ def _contents(found: Sequence[Section]) -> dict[str, dict[str, str]]:
     for s in found:
         kind = next((title for start, title in KINDS.items() if s.name.startswith(start)), None)
         groups.setdefault(kind or STATEMENTS, {})[s.name] = s.item.title
-    return {"Outcome": {"summary": "Summary", "headlines": "Headlines"}, **groups, "About": END}
+    outcome = {"summary": "Summary"}
+    outcome |= {"headlines": "Headlines"} if report.headlines(found) else {}
+    return {"Outcome": outcome, **groups, "About": END}
 
 
 def _section(section: Section, picture: Path | None, evidence: Evidence) -> list[str]:
@@ -145,8 +148,8 @@ def _rules(found: Sequence[Section]) -> list[str]:
 def _claims(found: Sequence[Section]) -> str:
     rows = []
     for name, claim in rules()["claims"].items():
-        words = dict.fromkeys(f.verdict for f in report.findings(found, [name]))
-        rows.append((claim["statement"], claim["test"], ", ".join(words)))
+        if words := dict.fromkeys(f.verdict for f in report.findings(found, [name])):
+            rows.append((claim["statement"], claim["test"], ", ".join(words)))
     return html.table("Claims", ("claim", "test", "verdict"), rows, narrow="stack", text=True)
 
 

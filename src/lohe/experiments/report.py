@@ -162,9 +162,7 @@ def findings(found: Sequence[Section], names: Sequence[str]) -> list[Finding]:
     """What our runs say about these claims, in this order; each result once."""
     said: dict[tuple[str, ...], Finding] = {}
     for name in names:
-        about = [f for s in found for f in s.findings if f.claim == name]
-        statement = rules()["claims"][name]["statement"]
-        for f in about or [Finding(name, statement, "no records", "", "", "", "")]:
+        for f in (f for s in found for f in s.findings if f.claim == name):
             said.setdefault((f.claim, f.reading, f.line, f.verdict, f.numbers), f)
     return list(said.values())
 
@@ -178,8 +176,9 @@ def by_statement(said: Sequence[Finding]) -> dict[str, list[Finding]]:
 
 
 def headlines(found: Sequence[Section]) -> list[Headline]:
-    """The paper's headlines as our records decide them."""
-    return [Headline(title, findings(found, names)) for title, names in HEADLINES.items()]
+    """The paper's headlines as our records decide them; of some items, those that they reach."""
+    said = {title: findings(found, names) for title, names in HEADLINES.items()}
+    return [Headline(title, about) for title, about in said.items() if about]
 
 
 def times(found: Sequence[Section], evidence: Evidence) -> Table:

@@ -127,7 +127,7 @@ def _lines(evidence: Evidence, corpus: str) -> Iterator[Line]:
         )
         yield _paired_line(evidence, corpus, sigma, groups)
     claim = equal_couplings(samples)
-    verdict: Verdict = "no records" if claim.holds is None else "not reported"
+    verdict: Verdict = "not reported" if all(samples.values()) else "no records"
     yield Line(f"{what}, relu, elu like softplus", "yes", claim.verdict, verdict, claim, READING)
 
 

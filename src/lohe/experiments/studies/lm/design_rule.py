@@ -76,7 +76,7 @@ def lines(evidence: Evidence) -> list[Line]:
                     f"{name(evidence.setting, corpus)}, d_osc for the gap seen at {UNSEEN}",
                     f"{_back(theirs)}, from its own numbers",
                     _back(here),
-                    "no records" if d is None else "not reported",
+                    "not reported" if here.unseen else "no records",
                     Claim("lm-design-rule", holds, said),
                     reading,
                 )

@@ -163,7 +163,7 @@ def _lines(evidence: Evidence, corpus: str) -> Iterator[Line]:
             f"{what}, from d_osc = 2 to 32",
             _first_to_last([printed_oscillator(corpus, d) for d in DIMENSIONS]),
             _first_to_last(list(samples.values())),
-            "no records" if claim.holds is None else "not comparable",
+            "not comparable" if all(samples.values()) else "no records",
             claim,
             reading,
         )

@@ -211,11 +211,12 @@ def _language_lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[L
     found = [
         ", ".join(f"{fmean(x):.2f}" if x else "-" for x in samples[d].values()) for d in samples
     ]
+    there = all(x for of_power in samples.values() for x in of_power.values())
     yield Line(
         f"{name(setting, corpus)}, p = 1, 2, 4",
         "; ".join(falls) if reported else UNPRINTED,
         "; ".join(found),
-        "no records" if claim.holds is None else "not comparable" if reported else "not reported",
+        "no records" if not there else "not comparable" if reported else "not reported",
         claim,
         reading,
     )

@@ -18,6 +18,7 @@ from lohe.experiments.verdicts import (
     Claim,
     Estimate,
     Line,
+    Verdict,
     margin,
     ours,
     printed,
@@ -172,9 +173,9 @@ def line(
 
     More seeds of ours would not make the paper's estimate any better.
     """
-    if mine is None or theirs is None:
-        return Line(what, theirs_shown, shown, NO_RECORDS, claim, reading, note)
-    value = Agreement(mine - replace(theirs, seeds=0, own=0.0), margin(allowed))
+    value: Agreement | Verdict = NO_RECORDS if shown in ("", NO_RECORDS) else "inconclusive"
+    if mine is not None and theirs is not None:
+        value = Agreement(mine - replace(theirs, seeds=0, own=0.0), margin(allowed))
     return Line(what, theirs_shown, shown, value, claim, reading, note)
 
 
