@@ -19,7 +19,7 @@ from lohe import demo
 from lohe.demo import nine, terminal, training, verdicts
 from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
 from lohe.experiments.reported import published
-from lohe.experiments.studies.robust.robustness import GRID, HORIZONS, Measured
+from lohe.experiments.studies.robust.physics import GRID, HORIZONS, Measured
 from lohe.experiments.verdicts import Estimate
 from lohe.tasks import SVA
 from lohe.train import train

@@ -181,6 +181,7 @@ def test_unknown_times_are_not_summed_as_nothing(trained):
         (["run", "table2", "--device", "cuda:x"], "--device takes cpu, cuda, cuda:N or auto; got"),
         (["run", "table2", "--device", "cuda:99"], "but torch sees"),
         (["run", "table2", "--pack", "0"], "Invalid value for '--pack'"),
+        (["run", "table2", "--device", "cpu", "--precision", "tf32"], "is of NVIDIA GPUs"),
         (["run", "table2", "--minutes", "-3"], "Invalid value for '--minutes'"),
         (["show", "table2", "table0"], "'table0' is no item of the paper."),
         (["show", "table2", "figure2", "--figure", "x.png"], "x.png takes one item, got 2"),

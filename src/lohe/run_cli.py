@@ -41,7 +41,7 @@ from lohe.experiments.store.store import Store
 from lohe.experiments.tables import verdict_table
 from lohe.tasks import data_root, wikitext2
 from lohe.tasks.sources import find_source
-from lohe.train import PRECISIONS, Run
+from lohe.train import PRECISIONS, Run, check_precision
 from lohe.viz.style import drawing, save
 
 RESULTS = Path("results")  # where records are, unless told otherwise
@@ -111,6 +111,7 @@ def run_command(
         items, records = chosen(names), Store(_root(store, scale))
         setting = Setting(scale, _corpora(corpus, data), precision)
         where = device_name(device)
+        check_precision(precision, where)
         wanted, damaged = _seeds(seeds), _damaged(records)
         asked = seeded(all_runs(items.values(), setting), wanted)
         runs = [run for run in asked if key(run.recipe()) not in damaged]

@@ -81,7 +81,7 @@ def test_without_dynamics_an_oscillator_depends_on_its_own_token_alone(rng, x):
 def test_the_direct_layer_explains_what_it_refuses(rng):
     for changes, message in (
         ({"sharpness": 0.5}, "sharpness must be >= 1"),
-        ({"gain": "big"}, "Choose from learned"),
+        ({"gain": "big"}, "Give a number above 0, or"),
     ):
         with pytest.raises(ValueError, match=message):
             build(rng, DirectAttention, **changes)

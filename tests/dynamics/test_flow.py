@@ -1,5 +1,6 @@
 """The exact flow without natural frequencies, against ODE solvers, itself and float64."""
 
+import inspect
 import math
 
 import numpy as np
@@ -198,6 +199,15 @@ def test_gradients_are_finite_everywhere(place, e_folds, dtype, rng):
 def test_backward_in_time_is_refused():
     with pytest.raises(ValueError, match=r"forward in time, got t=-1.0.*flow\(z0, -h"):
         flow(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), -1.0)
+
+
+def test_another_sphere_and_a_number_for_a_frequency_are_refused():
+    z0, h = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    ask = inspect.unwrap(flow)  # past the tests' own checks of shapes
+    with pytest.raises(ValueError, match=r"one sphere.*got shapes \(2,\) and \(3,\)"):
+        ask(z0, torch.zeros(3), 1.0)
+    with pytest.raises(ValueError, match=r"skew-symmetric tensor .* got 0.3. On the circle"):
+        ask(z0, h, 1.0, frequency=0.3)
 
 
 def test_example_of_the_docstring():

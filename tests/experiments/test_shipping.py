@@ -12,7 +12,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import key
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.robust.physics import scores
-from lohe.experiments.studies.sva.agreement import AS_DEFINED, AS_PUBLISHED
+from lohe.experiments.studies.sva.agreement_cohort import AS_DEFINED, AS_PUBLISHED
 from lohe.models import Oscillator, Softmax
 from lohe.tasks import SVA
 

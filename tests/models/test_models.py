@@ -1,5 +1,6 @@
 """The three models, as Appendix B and the published code compose them."""
 
+import inspect
 import json
 from dataclasses import asdict, replace
 
@@ -317,3 +318,9 @@ def test_sentences_that_are_too_long_are_explained(agreement, language_model):
         language_model.build(Softmax(), max_tokens=8)
     longer = language_model.build(Oscillator(), max_tokens=20)
     assert attention_layers(longer)[0].anchors.shape == (2, 20, 2)
+
+
+def test_a_name_is_no_mechanism():
+    make = inspect.unwrap(Agreement.__init__)  # past the tests' own checks of types
+    with pytest.raises(ValueError, match=r"attention='oscillator' is no mechanism. Give one of"):
+        make(object.__new__(Agreement), attention="oscillator")

@@ -43,8 +43,7 @@ class Cache:
         if stop > self.max_tokens:
             raise ValueError(
                 f"The cache holds {start} tokens of at most {self.max_tokens}; {g.shape[2]} more "
-                "do "
-                "not fit. Anchors are learned per position: build the layer with a larger "
+                "do not fit. Anchors are learned per position: build the layer with a larger "
                 "max_tokens."
             )
         if self.g is not None and self.g.shape[0] != g.shape[0]:

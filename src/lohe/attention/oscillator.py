@@ -167,14 +167,13 @@ class OscillatorAttention(nn.Module):
         if tokens > self.max_tokens:
             raise ValueError(
                 f"OscillatorAttention has anchors for {self.max_tokens} positions, got {tokens} "
-                "tokens. "
-                "Anchors are learned per absolute position (Sec. 2); build the layer with "
-                "max_tokens >= "
-                f"{tokens}."
+                "tokens. Anchors are learned per absolute position (Sec. 2); build the layer with "
+                f"max_tokens >= {tokens}."
             )
-        readout_mask = mask
-        if self.read_pads and mask is None:
-            readout_mask = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=g.device)
+        readout_mask = None
+        if self.read_pads:
+            everything = torch.ones(1, 1, 1, 1, dtype=torch.bool, device=g.device)
+            readout_mask = everything if mask is None else mask
         return ops.problem(
             f,
             g,
@@ -186,7 +185,7 @@ class OscillatorAttention(nn.Module):
             causal=self.causal if causal is None else causal,
             mask=mask,
             key_mask=key_mask,
-            readout_mask=readout_mask if self.read_pads else None,
+            readout_mask=readout_mask,
             normalize_anchors=self.unit_anchors,
         )
 
@@ -268,17 +267,16 @@ def check_options(
     if d_osc < 2:
         raise ValueError(
             f"d_osc must be at least 2, got {d_osc}: an oscillator is a point on a circle (d_osc = "
-            "2, "
-            "Kuramoto) or on a sphere above it."
+            "2, Kuramoto) or on a sphere above it."
         )
     choices = {"anchors": (anchors, ANCHORS), "pads": (pads, PADS)}
     if isinstance(coupling, str):
         choices["coupling"] = (coupling, tuple(COUPLINGS))
-    if isinstance(gain, str):
-        choices["gain"] = (gain, ("learned",))
     for name, (given, known) in choices.items():
         if given not in known:
             raise ValueError(f"{name}={given!r} is not known. Choose from {', '.join(known)}.")
+    if isinstance(gain, str) and gain != "learned":
+        raise ValueError(f'gain={gain!r} is not known. Give a number above 0, or "learned".')
     if not sharpness >= 1:
         raise ValueError(f"sharpness must be >= 1 (p of Eq. 5), got {sharpness}.")
     if isinstance(gain, (int, float)) and not gain > 0:

@@ -20,7 +20,8 @@ def swap_attention(
     W_Q, W_K, W_V, W_O and their biases are carried over as F, G, W_V, W_O; the anchors are new,
     drawn from `generator`. Dropout on attention weights has no counterpart and is left out; all
     other dropout of the model stays. `options` are those of `OscillatorAttention`. Returns the
-    model.
+    model; one that is itself an `nn.MultiheadAttention` cannot be replaced in place, and what is
+    returned is to be used instead.
 
     >>> import torch, lohe
     >>> layer = torch.nn.TransformerEncoderLayer(32, 4, batch_first=True)
@@ -40,9 +41,9 @@ def swap_attention(
     ]
     if not found:
         raise ValueError(
-            f"{type(model).__name__} holds no nn.MultiheadAttention to swap. A model with "
-            "attention of its "
-            "own takes lohe.OscillatorAttention in place of that module."
+            f"{type(model).__name__} holds no nn.MultiheadAttention to swap (any more, if it was "
+            "swapped before). A model with attention of its own takes lohe.OscillatorAttention in "
+            "place of that module."
         )
     swapped: dict[nn.Module, nn.Module] = {}  # a module used twice stays one module
     for parent, name, child in found:
@@ -175,8 +176,7 @@ def _allowed(ignored: Tensor | None, name: str) -> Tensor | None:
     allowed = ignored == 0
     if active(default=True) and not bool((allowed | (ignored == -torch.inf)).all()):
         raise ValueError(
-            f"{name} adds finite biases to the scores, which have no meaning for "
-            "couplings. Only "
+            f"{name} adds finite biases to the scores, which have no meaning for couplings. Only "
             "boolean masks, or masks of 0 and -inf, can be used."
         )
     return allowed

@@ -33,6 +33,16 @@ def flow(
             f"flow runs forward in time, got t={t}. Backward is the flow of the opposite drive "
             "and frequency: flow(z0, -h, -t, -frequency)."
         )
+    if z0.shape[-1] != h.shape[-1]:
+        raise ValueError(
+            f"z0 and h are states and drives of one sphere, d_osc wide in their last axis; got "
+            f"shapes {tuple(z0.shape)} and {tuple(h.shape)}."
+        )
+    if frequency is not None and not isinstance(frequency, Tensor):
+        raise ValueError(
+            f"frequency is a skew-symmetric tensor (..., d_osc, d_osc), got {frequency!r}. On the "
+            "circle a rate w is torch.tensor([[0, -w], [w, 0]])."
+        )
     t = torch.as_tensor(t, dtype=h.dtype, device=h.device)
     return drift(z0, h, t) if frequency is None else lifted_flow(z0, h, t, frequency)
 

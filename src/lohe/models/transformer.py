@@ -83,6 +83,13 @@ class Transformer:
     positions: Positions = "sinusoidal"
     dropout: float = 0.1
 
+    def __post_init__(self) -> None:
+        if not hasattr(self.attention, "build"):
+            raise ValueError(
+                f"attention={self.attention!r} is no mechanism. Give one of lohe.models, such as "
+                "Oscillator(d_osc=8) or Softmax()."
+            )
+
     def encoder(
         self, max_tokens: int, *, causal: bool, generator: torch.Generator | None
     ) -> Encoder:

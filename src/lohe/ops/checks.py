@@ -46,8 +46,8 @@ def require_finite(**tensors: Tensor | None) -> None:
             bad = int((~torch.isfinite(x)).sum())
             raise ValueError(
                 f"`{name}` of shape {tuple(x.shape)} has {bad} NaN or infinite entries. Look "
-                "upstream for "
-                "an overflow, or wrap the call in `lohe.checks(False)` to let them through."
+                "upstream for an overflow, or wrap the call in `lohe.checks(False)` to let them "
+                "through."
             )
 
 

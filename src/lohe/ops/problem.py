@@ -71,8 +71,7 @@ def problem(
     if isinstance(coupling, str) and coupling not in COUPLINGS:
         raise ValueError(
             f"coupling={coupling!r} is not known. Choose one of {', '.join(COUPLINGS)}, or pass a "
-            "callable "
-            "that maps scores to positive couplings."
+            "callable that maps scores to positive couplings."
         )
     if not isinstance(coupling, str) and not callable(coupling):
         raise ValueError(f"coupling must be a name or a callable, got {type(coupling).__name__}.")
@@ -142,8 +141,7 @@ def _check_shapes(f: Tensor, g: Tensor, v: Tensor | None, anchors: Tensor) -> No
         raise ValueError(
             f"`anchors` must hold one anchor for each head and key, ({heads}, {keys}, d_osc), got "
             f"{tuple(anchors.shape)}. Anchors belong to positions (Sec. 2): slice the table to the "
-            "keys, "
-            "anchors[:, :keys]."
+            "keys, anchors[:, :keys]."
         )
     if anchors.shape[2] < 2:
         raise ValueError(
@@ -158,8 +156,8 @@ def _check_per_head(name: str, x: float | Tensor, heads: int, *, least: float) -
         if x.shape != (heads,) or not x.is_floating_point():
             raise ValueError(
                 f"`{name}` as a tensor must hold one floating-point number for each of the {heads} "
-                "heads, "
-                f"got shape {tuple(x.shape)} of {x.dtype}. For one number, pass a Python number."
+                f"heads, got shape {tuple(x.shape)} of {x.dtype}. For one number, pass a Python "
+                "number."
             )
     elif not isinstance(x, Real) or isinstance(x, bool):
         raise ValueError(f"`{name}` must be a number or a tensor, got {type(x).__name__}.")
@@ -174,8 +172,7 @@ def check_mask(name: str, mask: Tensor, size: tuple[int, int, int, int]) -> Tens
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(
             f"`{name}` must be a boolean tensor (True = may attend), got {kind}. An additive mask "
-            "of 0 and "
-            "-inf becomes `mask == 0`; other additive biases have no meaning here."
+            "of 0 and -inf becomes `mask == 0`; other additive biases have no meaning here."
         )
     if name == "key_mask":
         if mask.shape != (batch, keys):
@@ -192,9 +189,8 @@ def check_mask(name: str, mask: Tensor, size: tuple[int, int, int, int]) -> Tens
         if batch == heads != 1 and shape[0] == batch:
             raise ValueError(
                 f"`{name}` of shape {shape} is ambiguous: batch and heads are both {batch}. Write "
-                "it with "
-                f"four axes, {name}[:, None] (a mask for each sequence) or {name}[None] (for each "
-                "head)."
+                f"it with four axes, {name}[:, None] (a mask for each sequence) or {name}[None] "
+                "(for each head)."
             )
         full = mask[:, None] if shape[0] == batch else mask[None]
     else:

@@ -1,6 +1,6 @@
 """Training: a `Run` says what, `train` does it for a pack of seeds at once."""
 
-from lohe.train.loop import Checkpoint, Outcome, Trained, assembled, train
+from lohe.train.loop import Checkpoint, Outcome, Trained, assembled, check_precision, train
 from lohe.train.pack import Pack
 from lohe.train.run import PRECISIONS, Adam, AdamW, Run, brief, described
 
@@ -15,6 +15,7 @@ __all__ = [
     "Trained",
     "assembled",
     "brief",
+    "check_precision",
     "described",
     "train",
 ]

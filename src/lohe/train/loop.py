@@ -68,6 +68,16 @@ def assembled(run: Run, data: Data, weights: dict[str, Tensor]) -> torch.nn.Modu
     return model.eval()
 
 
+def check_precision(precision: str, device: str | torch.device) -> None:
+    """Refuses TF32 where it would be float32 under its name."""
+    kind = torch.device(device).type
+    if precision == "tf32" and kind != "cuda":
+        raise ValueError(
+            f"precision='tf32' is of NVIDIA GPUs; the {kind} would compute float32 under "
+            "its name. Train on a GPU, or with precision='float32'."
+        )
+
+
 def train(
     run: Run,
     seeds: list[int],
@@ -87,11 +97,7 @@ def train(
     if len(set(seeds)) != len(seeds) or not seeds:
         raise ValueError(f"A pack needs at least one seed and each only once, got {seeds}.")
     device, data = torch.device(device), run.limited(data)
-    if run.precision == "tf32" and device.type != "cuda":
-        raise ValueError(
-            f"precision='tf32' is of NVIDIA GPUs; the {device.type} would compute float32 under "
-            "its name. Train on a GPU, or with precision='float32'."
-        )
+    check_precision(run.precision, device)
     started = time.perf_counter()
     pack = Pack(run, seeds, data, device)
     examples, steps = run.examples(data), run.steps(data)
