@@ -20,7 +20,7 @@ from lohe.experiments.contest.trials import (
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Measure, model_runs, take, untaken
+from lohe.experiments.measures import Bench, Measure, model_runs, untaken
 from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
@@ -173,21 +173,9 @@ def _measures(evidence: Evidence) -> list[Measure]:
 
 def _measure(store: Store, bench: Bench, deadline: Deadline) -> None:
     """Take what is not taken yet, as far as there are weights and time."""
-    if deadline.over:
-        return
     todo = untaken(_measures(_evidence(store)), store)
-    there = [m for m in todo if m.run and weights.find(store, m.run) is not None]
-    with terminal.bars() as shown:
-        heard, bench.progress = 0, shown.loading
-
-        def listen(what: str, measure: Measure) -> None:
-            nonlocal heard
-            shown.measuring(what, measure, heard, len(there))
-            heard += 1
-
-        for _ in take(there, bench, listen):
-            if deadline.over:
-                return
+    there = [m for m in todo if m.run and weights.kept(store, m.run)]
+    terminal.take_aloud(there, bench, deadline)
 
 
 def _report(stage: str, store: Store) -> None:

@@ -30,7 +30,6 @@ from lohe.experiments.measures import (
     measure_name,
     measure_recipe,
     model_runs,
-    take,
     untaken,
 )
 from lohe.experiments.report import Section
@@ -129,7 +128,8 @@ def run_command(
             deadline = Deadline(minutes, _guess(records, where))
             with _logger(tensorboard) as log:
                 _train(runs + models, models, records, where, pack, data, log, deadline)
-            _measure(measures, Bench(records, where, data), deadline)
+            with refusals("The same command continues with this measurement."):
+                terminal.take_aloud(measures, Bench(records, where, data), deadline)
             evidence = Evidence(_quietly(records), setting)
             _show(report.sections(items, evidence), evidence)
         if len(runs) < len(asked) or len(whole) < len(every):
@@ -380,28 +380,6 @@ def _guess(store: Store, device: str) -> Callable[[Pack], float | None]:
 
 def _about(seconds: float | None) -> str:
     return "time unknown" if seconds is None else f"about {duration(seconds)}"
-
-
-def _measure(measures: list[Measure], bench: Bench, deadline: Deadline) -> None:
-    if deadline.over:
-        return
-    with terminal.bars() as shown:
-        heard, bench.progress = 0, shown.loading
-
-        def listen(what: str, measure: Measure) -> None:
-            nonlocal heard
-            shown.measuring(what, measure, heard, len(measures))
-            heard += 1
-
-        try:
-            for measure in take(measures, bench, listen):
-                shown.measuring("measured", measure, heard, len(measures))
-                if deadline.over:
-                    return
-        except KeyboardInterrupt:
-            said = "Stopped. The same command continues with this measurement."
-            typer.echo(f"\n{said}", err=True)
-            raise typer.Exit(130) from None
 
 
 def _show(found: Sequence[Section], evidence: Evidence) -> None:

@@ -18,7 +18,8 @@ from rich.progress import (
 )
 from rich.table import Table as RichTable
 
-from lohe.experiments.measures import Measure, measure_name
+from lohe.experiments.deadline import Deadline
+from lohe.experiments.measures import Bench, Measure, measure_name, take
 from lohe.experiments.report import Headline, by_statement
 from lohe.experiments.runner import LATER, Pack
 from lohe.experiments.tables import Table
@@ -156,6 +157,24 @@ def drawn(console: Console, *, disable: bool = False) -> Progress:
         disable=disable,
         speed_estimate_period=PACE_OVER_S,
     )
+
+
+def take_aloud(measures: Sequence[Measure], bench: Bench, deadline: Deadline) -> None:
+    """Take what is not in the store yet, with a bar, until the time is up."""
+    if deadline.over:
+        return
+    with bars() as shown:
+        heard, bench.progress = 0, shown.loading
+
+        def listen(what: str, measure: Measure) -> None:
+            nonlocal heard
+            shown.measuring(what, measure, heard, len(measures))
+            heard += 1
+
+        for measure in take(measures, bench, listen):
+            shown.measuring("measured", measure, heard, len(measures))
+            if deadline.over:
+                return
 
 
 def show(table: Table) -> None:
