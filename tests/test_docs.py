@@ -4,12 +4,17 @@ import doctest
 import importlib
 import pkgutil
 import re
+from collections import Counter
 from pathlib import Path
 
 import pytest
 import torch
 
 import lohe
+from lohe.experiments import PAPER, report
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.setting import COMPACT, Setting
+from lohe.experiments.store.store import Store
 
 README = Path(__file__).parents[1] / "README.md"
 TOUR = README.parent / "docs" / "tour.md"
@@ -34,6 +39,24 @@ def test_the_tour():
         exec(code, names)  # one after the other, as a reader would
     assert names["noisy"].isfinite().all()
     assert len(names["trained"].outcomes) == 3
+
+
+def test_readme_says_what_has_come_out():
+    """By the committed records; every item must be there."""
+    evidence = Evidence(Store(README.parent / "results").all(), Setting(chosen=COMPACT))
+    found = report.sections(PAPER, evidence)
+    lines = Counter(judged.value for section in found for judged in section.judged)
+    claims = Counter(finding.verdict for section in found for finding in section.findings)
+    coarse = sum(judged.coarse for section in found for judged in section.judged)
+    said = (
+        f"Of {lines.total()} lines {lines['reproduced']} are reproduced ({coarse} of them changes "
+        f"which the paper has smaller than the margin), {lines['differs']} differ, "
+        f"{lines['inconclusive']} are inconclusive, {lines['not comparable']} not comparable, "
+        f"{lines['not reported']} not printed in the paper, {lines['no records']} without "
+        f"records; of {claims.total()} claims {claims['holds']} hold, {claims['does not hold']} do "
+        f"not, {claims['undecided']} are undecided, {claims['no records']} lack records."
+    )
+    assert said in " ".join(README.read_text(encoding="utf-8").split())
 
 
 def test_readme_links_exist():

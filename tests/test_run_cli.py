@@ -185,6 +185,7 @@ def test_unknown_times_are_not_summed_as_nothing(trained):
         (["run", "table2", "--minutes", "-3"], "Invalid value for '--minutes'"),
         (["show", "table2", "table0"], "'table0' is no item of the paper."),
         (["show", "table2", "figure2", "--figure", "x.png"], "x.png takes one item, got 2"),
+        (["show", "figure2", "--figure", "x.foo"], "x.foo: choose a name that ends in .png"),
         (["show", "table2", "--scale", "big"], "scale='big' is not known."),
     ],
     ids=lambda x: " ".join(x) if isinstance(x, list) else "",

@@ -1,6 +1,7 @@
 """`lohe bench`: time it here, against the best that PyTorch has."""
 
 import datetime
+import os
 import sys
 from collections.abc import Iterable
 from dataclasses import replace
@@ -17,11 +18,10 @@ from lohe.bench.machine import machine
 from lohe.bench.rows import Row
 from lohe.bench.sets import MECHANISMS, SETS, Choice
 from lohe.run_cli import refusals
-from lohe.viz.style import drawing, save
+from lohe.viz.style import check_format, drawing, save
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
 BACKENDS = ("auto", "triton", "chunked")
-FORMATS = (".png", ".svg", ".pdf")
 
 
 def bench_command(
@@ -82,8 +82,8 @@ def bench_command(
       lohe bench --read h200.jsonl --figure h200.png
     """
     with refusals("What was printed was measured, and is in the file of --json."):
-        if figure is not None and figure.suffix not in FORMATS:
-            raise ValueError(f"--figure {figure}: choose a name that ends in {', '.join(FORMATS)}.")
+        if figure is not None:
+            check_format(figure)
         if read is not None:
             header, found = rows.read(read)
         else:
@@ -119,6 +119,11 @@ def _setup(
     _known(set=(name, SETS), backend=(backend, BACKENDS), dtype=(dtype, DTYPES))
     generator = torch.Generator(device)
     seed = generator.seed() if seed is None else generator.manual_seed(seed).initial_seed()
+    cores = os.cpu_count() or 1
+    if device == "cpu" and hasattr(os, "getloadavg") and os.getloadavg()[0] > cores / 2:
+        load = f"load {os.getloadavg()[0]:.1f} on {cores} cores"
+        said = f"The machine is busy ({load}): ratios will not be those of an idle one."
+        typer.echo(said, err=True)
     now = datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds")
     header = {"date": now, "set": name, "backend": backend, "device": device, "seed": seed}
     place = torch.device(device)

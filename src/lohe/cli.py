@@ -18,7 +18,6 @@ if TYPE_CHECKING:
 
 app = typer.Typer(
     name="lohe",
-    help="Attention by synchronization: its cost, its physics, and whether it runs here.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -57,7 +56,8 @@ def lohe(
         ),
     ] = False,
 ) -> None:
-    """Attention by synchronization: its cost, its physics, and whether it runs here."""
+    """Attention by synchronization: check the paper (compare, show, run), try it (demo), time it
+    (bench), count it (cost), and see what runs here (doctor, data)."""
 
 
 @app.command("cost")

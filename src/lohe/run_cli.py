@@ -41,7 +41,7 @@ from lohe.experiments.tables import verdict_table
 from lohe.tasks import data_root, wikitext2
 from lohe.tasks.sources import find_source
 from lohe.train import PRECISIONS, Run, check_precision
-from lohe.viz.style import drawing, save
+from lohe.viz.style import check_format, drawing, save
 
 RESULTS = Path("results")  # where records are, unless told otherwise
 SMOKE = Path("results-smoke")  # those of smoke scale, which say nothing; git ignores it
@@ -156,8 +156,10 @@ def show_command(
     """
     with refusals():
         items = chosen(names)
-        if figure and len(items) > 1:
-            raise ValueError(f"--figure {figure} takes one item, got {len(items)}: one at a time.")
+        if figure:
+            check_format(figure)
+            if len(items) > 1:
+                raise ValueError(f"--figure {figure} takes one item, got {len(items)}.")
         evidence = _evidence(store, scale, corpus, precision)
         _show(report.sections(items, evidence), evidence)
         if figure:

@@ -152,6 +152,13 @@ def test_a_margin_larger_than_the_printed_change_is_said(effect, coarse):
     assert not replace(judged, value="inconclusive").coarse
 
 
+def test_a_number_of_another_corpus_is_told_apart():
+    same = Agreement(exactly(0.0), 1.0)
+    lines = [Line("a", "1 % (TinyStories)", "2 %", value) for value in (same, "not reported")]
+    assert [judged.elsewhere for judged in judge(lines)] == [True, False]
+    assert not judge([Line("a", "1 %", "2 %", same)])[0].elsewhere
+
+
 @given(
     st.lists(st.floats(-3, 3), min_size=2, max_size=12, unique=True).filter(
         lambda x: np.std(x) > 0.1

@@ -141,6 +141,12 @@ def values(found: Sequence[Section]) -> Table:
             f"Of the {judged.count('reproduced')} reproduced, {coarse} are changes or gaps which "
             "the paper has smaller than the margin: no change at all would agree, too."
         )
+    if elsewhere := Counter(j.value for s in found for j in s.judged if j.elsewhere):
+        parts = ", ".join(f"{word} {n}" for word, n in elsewhere.most_common())
+        notes.append(
+            f"{elsewhere.total()} lines judge changes on WikiText-2 by those that the paper has of "
+            f"TinyStories: {parts}."
+        )
     if other := len(judged) - sum(word in VALUES for word in judged):
         notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     return Table("Values: ours beside the printed ones", ("item", "lines", *VALUES), rows, notes)

@@ -275,6 +275,11 @@ class Judged:
         return self.value == "reproduced" and isinstance(value, Agreement) and value.coarse
 
     @property
+    def elsewhere(self) -> bool:
+        """Judged by a number that the paper has of another corpus, and says so."""
+        return "(TinyStories)" in self.line.paper and isinstance(self.line.value, Agreement)
+
+    @property
     def claim_said(self) -> str:
         """The claim's verdict; undecided where its own line has no records is "no records"."""
         nothing = self.claim == "undecided" and self.value == NO_RECORDS

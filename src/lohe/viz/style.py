@@ -11,6 +11,7 @@ PURPLE, SKY, BLACK, GREY = "#CC79A7", "#56B4E9", "#000000", "#8A8A8A"
 ANCHOR, OSCILLATOR = RED, BLUE  # as in the paper's Figure 1: anchors are squares, oscillators dots
 SOFTMAX = ORANGE
 DEFINED = SKY  # the oscillator as defined, where the one as published is OSCILLATOR
+FORMATS = (".png", ".svg", ".pdf")  # of files
 
 SETTINGS = {
     "figure.dpi": 110,
@@ -37,6 +38,12 @@ def drawing() -> Iterator[None]:
     mpl.use("Agg")
     with mpl.rc_context(rc=cast(Any, SETTINGS)):
         yield
+
+
+def check_format(path: Path) -> None:
+    """Refuses a file name that no figure can be written to, before anything is made."""
+    if path.suffix not in FORMATS:
+        raise ValueError(f"--figure {path}: choose a name that ends in {', '.join(FORMATS)}.")
 
 
 def save(figure, path: Path) -> Path:
