@@ -175,9 +175,11 @@ def _draw_perplexities(ax: Any, evidence: Evidence, corpus: str) -> None:
         return
     ax.set_yscale("log")
     ranks.dimensions(ax, (2, 4, 8, 16, 32), "rank ceiling: r, d_osc + 1, d_qk")
+    low, high = ax.get_ylim()
+    ax.set_ylim(low, high * (high / low) ** 0.35)  # room for the legend
     ranks.plain_logarithm(ax)
     ax.set_ylabel("validation perplexity")
-    ax.legend(fontsize=8, loc="upper right")
+    ax.legend(fontsize=8, ncols=2, loc="upper right")
 
 
 def _present(values: Mapping[int, float | None]) -> dict[int, float]:
