@@ -178,8 +178,8 @@ def test_doctor_tells_a_backend_that_declines_from_one_that_breaks(monkeypatch):
 
 
 def test_doctor_names_what_is_missing_and_the_command_that_fixes_it(monkeypatch):
-    installed = doctor._version
-    monkeypatch.setattr(doctor, "_version", lambda p: None if p == "torchode" else installed(p))
+    installed = doctor.version
+    monkeypatch.setattr(doctor, "version", lambda p: None if p == "torchode" else installed(p))
     result = run("doctor")
     assert result.exit_code == 0
     assert '\n  pip install "lohe[ode]"\n' in result.output
@@ -204,7 +204,7 @@ def test_doctor_notices_a_driver_that_torch_cannot_use(monkeypatch):
 def test_the_data_that_is_there_is_named(monkeypatch, tmp_path):
     monkeypatch.setenv("LOHE_DATA", str(tmp_path))
     assert doctor.data().status == "absent"
-    assert doctor.data().fix == "lohe data list"
+    assert doctor.data().fix == "lohe data fetch wikitext2"
     there = SimpleNamespace(source=SimpleNamespace(name="x"), state="complete")
     monkeypatch.setattr(doctor, "list_corpora", lambda: [there])
     assert doctor.data().detail.endswith(": x")

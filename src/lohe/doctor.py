@@ -5,12 +5,12 @@ import platform
 import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
-from importlib import metadata
 from typing import Literal
 
 import torch
 
 from lohe import __version__, sphere
+from lohe.bench.machine import version
 from lohe.tasks.root import data_root
 from lohe.tasks.verify import list_corpora
 
@@ -74,7 +74,7 @@ def versions() -> dict[str, str | None]:
     return {
         "lohe": __version__,
         "python": platform.python_version(),
-        **{package: _version(package) for package in PACKAGES},
+        **{package: version(package) for package in PACKAGES},
     }
 
 
@@ -121,10 +121,10 @@ def self_test(backend: str, device: str) -> Finding:
 def optional(package: str) -> Finding:
     """A package that lohe uses where it is installed."""
     purpose, fix = OPTIONAL[package]
-    version = _version(package)
-    if version is None:
+    found = version(package)
+    if found is None:
         return Finding(package, "absent", purpose, fix)
-    return Finding(package, "ok", f"{version}, {purpose}")
+    return Finding(package, "ok", f"{found}, {purpose}")
 
 
 def data() -> Finding:
@@ -135,11 +135,4 @@ def data() -> Finding:
     if present:
         return Finding("data", "ok", f"{home} ({source}): {', '.join(present)}")
     detail = f"nothing in {home} ({source}); only subject-verb agreement needs no data"
-    return Finding("data", "absent", detail, "lohe data list")
-
-
-def _version(package: str) -> str | None:
-    try:
-        return metadata.version(package)
-    except metadata.PackageNotFoundError:
-        return None
+    return Finding("data", "absent", detail, "lohe data fetch wikitext2")

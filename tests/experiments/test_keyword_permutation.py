@@ -11,7 +11,6 @@ from lohe.experiments.measures import Bench, Measure, take
 from lohe.experiments.runner import complete
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
-from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_permutation import (
     FramePermutation,
     measures,
@@ -20,6 +19,7 @@ from lohe.experiments.studies.kws.keyword_permutation import (
     reordered,
     strength_claim,
 )
+from lohe.experiments.tables import shown
 from lohe.models import Classifier, Oscillator, Softmax, attention_layers
 from lohe.tasks import Data, GeneratedClips, Split
 
@@ -139,9 +139,9 @@ def test_every_cell_and_seed_is_measured():
 def test_the_published_losses_are_the_printed_ones():
     losses = published_measured("loss")
     softmax, oscillator = losses["softmax"], losses["oscillator, as published"]
-    assert cells.shown(oscillator["none"]) == "17.06 ± 3.64"
-    assert cells.shown(softmax["none"]) == "0.00 ± 0.00"
-    means = [cells.shown(softmax[where]).partition(" ")[0] for where in ("sinusoidal", "learned")]
+    assert shown(oscillator["none"]) == "17.06 ± 3.64"
+    assert shown(softmax["none"]) == "0.00 ± 0.00"
+    means = [shown(softmax[where]).partition(" ")[0] for where in ("sinusoidal", "learned")]
     assert means == ["21.97", "19.38"]
 
 

@@ -16,7 +16,7 @@ def machine() -> dict[str, object]:
     """Processor, cores, GPU and versions; of lohe with a digest of its code."""
     gpu = torch.cuda.get_device_name() if torch.cuda.is_available() else None
     return {
-        "processor": _cpu_name(),
+        "processor": processor(),
         "cores": os.cpu_count(),
         "threads": torch.get_num_threads(),
         "OMP_PROC_BIND": os.environ.get("OMP_PROC_BIND"),
@@ -25,12 +25,12 @@ def machine() -> dict[str, object]:
         "cuda": torch.version.cuda,
         "python": platform.python_version(),
         "torch": torch.__version__,
-        "triton": _version("triton"),
+        "triton": version("triton"),
         "lohe": code_version(),
     }
 
 
-def _version(package: str) -> str | None:
+def version(package: str) -> str | None:
     try:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
@@ -46,9 +46,9 @@ def _driver() -> str | None:
     return found[0] if found else None
 
 
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    return next((x.split(":", 1)[1].strip() for x in lines if x.startswith("model name")), "?")
+def processor() -> str:
+    """Its name, where the system tells."""
+    info = Path("/proc/cpuinfo")
+    lines = info.read_text(encoding="utf-8", errors="replace").splitlines() if info.exists() else []
+    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(named, platform.processor() or platform.machine())

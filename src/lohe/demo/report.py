@@ -4,12 +4,12 @@ import os
 import platform
 import time
 from dataclasses import dataclass
-from pathlib import Path
 
 import numpy as np
 import torch
 
 from lohe import __version__
+from lohe.bench.machine import processor
 from lohe.experiments.tables import Table
 from lohe.viz import html
 from lohe.viz.html import Picture
@@ -58,13 +58,3 @@ def circumstances(seconds: dict[str, float], command: str) -> dict[str, str]:
             f"Python {platform.python_version()}"
         ),
     }
-
-
-def processor() -> str:
-    """The processor's name, where the system tells."""
-    info = Path("/proc/cpuinfo")
-    if info.exists():
-        for line in info.read_text(encoding="utf-8", errors="replace").splitlines():
-            if line.startswith("model name"):
-                return line.partition(":")[2].strip()
-    return platform.processor() or platform.machine()

@@ -2,8 +2,10 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from statistics import fmean
 
 from lohe.experiments.verdicts import NO_RECORDS, Agreement, Judged, rules
+from lohe.measure.significance import mean_std
 
 NOT_REPORTED = (  # a verdict that is easily misread, and what it means
     "not reported",
@@ -66,6 +68,25 @@ def verdict_rows(judged: Sequence[Judged]) -> tuple[tuple[str, ...], list[tuple[
         ours = j.line.ours or (NO_RECORDS if j.value == NO_RECORDS else "")
         rows.append((what, j.line.paper, ours, j.value, j.claim_said))
     return ("line", "paper", "ours", "value", "claim"), rows
+
+
+def shown(values: Sequence[float], digits: int = 2) -> str:
+    """Mean ± standard deviation, or that there is none."""
+    return plus_minus(*mean_std(values), digits=digits) if values else NO_RECORDS
+
+
+def shown_gap(a: Sequence[float], b: Sequence[float], digits: int = 2) -> str:
+    """mean a - mean b, with its sign."""
+    return f"{fmean(a) - fmean(b):+.{digits}f}" if a and b else NO_RECORDS
+
+
+def printed_gap(a: Sequence[float], b: Sequence[float]) -> str:
+    """As the paper prints it: the difference of the means that it prints, of two decimals.
+
+    >>> printed_gap([10.2757], [8.6715]), shown_gap([10.2757], [8.6715])
+    ('+1.61', '+1.60')
+    """
+    return f"{round(fmean(a), 2) - round(fmean(b), 2):+.2f}"
 
 
 def plus_minus(mean: float, std: float, digits: int = 2) -> str:

@@ -20,6 +20,11 @@ def mean_std(values: Sample) -> tuple[float, float]:
     return fmean(values), stdev(values) if spread else math.nan
 
 
+def sem(values: Sample) -> float:
+    """Standard error of the mean; NaN, which is not drawn, where there is none."""
+    return mean_std(values)[1] / math.sqrt(len(values))
+
+
 def welch_false_alarms(values: Sample, size: int, confidence: float = 0.95) -> float:
     """How often Welch's interval tells `size` of these values from the rest: a sound one, in 5 %.
 

@@ -10,7 +10,7 @@ from functools import partial
 from lohe.experiments.contest import choose
 from lohe.experiments.contest.confirm import DIVERGED, percent
 from lohe.experiments.contest.divergence import has_diverged
-from lohe.experiments.contest.tables import LATER, progress, shown
+from lohe.experiments.contest.tables import LATER, progress
 from lohe.experiments.contest.trials import (
     LARGE,
     LARGE_TOKENS,
@@ -25,7 +25,7 @@ from lohe.experiments.contest.trials import (
 )
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, shown
 from lohe.experiments.verdicts import NO_RECORDS, Estimate, of_sample
 from lohe.train import Run
 

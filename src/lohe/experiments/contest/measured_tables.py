@@ -17,7 +17,7 @@ from lohe.experiments.contest.measured import (
     softmax_name,
 )
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.tables import NONE, progress, shown
+from lohe.experiments.contest.tables import NONE, progress
 from lohe.experiments.contest.trials import ASKED
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
@@ -29,7 +29,7 @@ from lohe.experiments.studies.robust.physics import HORIZONS, SCALES
 from lohe.experiments.studies.robust.robustness import KINDS
 from lohe.experiments.studies.robust.subjects import WIKITEXT2
 from lohe.experiments.studies.settle.settling import Settled, Settling
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, shown
 from lohe.experiments.verdicts import of_sample
 from lohe.theory import readout_rank_bound
 

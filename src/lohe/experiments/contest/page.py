@@ -28,7 +28,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store import files
 from lohe.experiments.tables import Table
-from lohe.measure.significance import mean_std
+from lohe.measure.significance import sem
 from lohe.models import Oscillator
 from lohe.train import brief
 from lohe.viz.style import drawing, save
@@ -174,7 +174,7 @@ def write(path: Path, evidence: Evidence) -> list[Path]:
 def _draw(ax: Any, here: Law, scaling: Any, label: str, color: str, marker: str) -> None:
     known = [d for d in FITTED if here.samples.get(d)]
     means = np.array([fmean(here.samples[d]) for d in known])
-    sems = np.array([_sem(here.samples[d]) for d in known])
+    sems = np.array([sem(here.samples[d]) for d in known])
     if known:
         scaling.points(ax, known, means, sems, label=label, color=color, marker=marker)
     if here.fit is not None:
@@ -184,10 +184,6 @@ def _draw(ax: Any, here: Law, scaling: Any, label: str, color: str, marker: str)
             at = (here.held_out or {}).get(d)
             interval = (at.low, at.high) if at else (math.nan, math.nan)
             scaling.held_out(ax, d, fmean(values), interval, color=color)
-
-
-def _sem(values: Sequence[float]) -> float:
-    return mean_std(values)[1] / math.sqrt(len(values))
 
 
 def _markdown(table: Table) -> str:

@@ -25,10 +25,9 @@ from lohe.experiments.contest.trials import (
 )
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
-from lohe.experiments.tables import Table, plus_minus
+from lohe.experiments.tables import Table, shown
 from lohe.experiments.verdicts import NO_RECORDS
 from lohe.measure.power_law import EXPONENTS, HeldOut
-from lohe.measure.significance import mean_std
 from lohe.models import ParameterCounts, parameter_counts
 from lohe.tasks import Data, Split, WikiText2Articles
 from lohe.tasks.language import SPECIALS
@@ -211,11 +210,6 @@ def _perplexities(there: Sequence[Record]) -> tuple[str, str]:
     """On the second half of validation, and on test."""
     later, test = ([r.result[m] for r in there if m in r.result] for m in (LATER, TEST))
     return shown(later), shown(test)
-
-
-def shown(values: Sequence[float]) -> str:
-    """Mean ± standard deviation, or that there is none."""
-    return plus_minus(*mean_std(values)) if values else NONE
 
 
 def _distance(

@@ -10,7 +10,7 @@ from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, READINGS, Sample
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, shown, shown_gap
 from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, margin, ours
 from lohe.models import Mechanism
 from lohe.train import AdamW, Run
@@ -46,7 +46,7 @@ def coupling_table(evidence: Evidence) -> Table:
         for reading in READINGS:
             found = coupling_accuracies(evidence, words, reading)
             if any(found.values()):
-                rows.append((f"{words}, {reading}", *map(cells.shown, found.values())))
+                rows.append((f"{words}, {reading}", *map(shown, found.values())))
     if not rows:
         notes.append(setting.none_yet("claim-kws-coupling"))
     rows.append(("the paper", *[_printed_range()] * len(COUPLINGS)))
@@ -62,7 +62,7 @@ def coupling_lines(evidence: Evidence) -> list[Line]:
             found = coupling_accuracies(evidence, words, reading)
             for name, sample in found.items():
                 value = _within_range(evidence, sample)
-                texts = _printed_range(), cells.shown(sample)
+                texts = _printed_range(), shown(sample)
                 lines.append(Line(f"{words}: {name}, %", *texts, value, reading=reading))
             for name in COUPLINGS[1:]:
                 both = found[name], found["softplus"]
@@ -70,7 +70,7 @@ def coupling_lines(evidence: Evidence) -> list[Line]:
                     Line(
                         f"{words}: {name} - softplus, pp",
                         "at most 0.01",
-                        cells.shown_gap(*both),
+                        shown_gap(*both),
                         _no_gap(*both),
                         reading=reading,
                     )
@@ -79,7 +79,7 @@ def coupling_lines(evidence: Evidence) -> list[Line]:
                 Line(
                     f"{words}: couplings alike",
                     "the same",
-                    ", ".join(cells.shown_gap(found[n], found["softplus"]) for n in COUPLINGS[1:]),
+                    ", ".join(shown_gap(found[n], found["softplus"]) for n in COUPLINGS[1:]),
                     claim=coupling_claim(found),
                     reading=reading,
                 )
@@ -151,7 +151,7 @@ def adamw_table(evidence: Evidence) -> Table:
         for name, m in MECHANISMS.items():
             adam, adamw = adamw_accuracies(evidence, words, m)
             if adam or adamw:
-                texts = cells.shown(adam), cells.shown(adamw), cells.shown_gap(adamw, adam)
+                texts = shown(adam), shown(adamw), shown_gap(adamw, adam)
                 rows.append((f"{words}, {name}", *texts))
     if not rows:
         notes.append(setting.none_yet("claim-kws-adamw"))

@@ -7,7 +7,6 @@ highest validation accuracy) on a set of keywords, 10 seeds where the paper has 
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
-from statistics import fmean
 
 import numpy as np
 
@@ -15,7 +14,7 @@ from lohe.experiments import verdicts
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
-from lohe.experiments.tables import plus_minus
+from lohe.experiments.tables import printed_gap, shown, shown_gap
 from lohe.experiments.verdicts import NO_RECORDS as NONE
 from lohe.experiments.verdicts import (
     Agreement,
@@ -115,19 +114,6 @@ def grid_rows(title: str, found: Grid) -> list[tuple[str, ...]]:
 def gap(a: Sample, b: Sample) -> Estimate | None:
     """Mean of a minus mean of b, both ours; None where one of them has no spread."""
     return ours(a) - ours(b) if min(len(a), len(b)) > 1 else None
-
-
-def shown(sample: Sample) -> str:
-    return plus_minus(*mean_std(sample)) if sample else NONE
-
-
-def shown_gap(a: Sample, b: Sample) -> str:
-    return f"{fmean(a) - fmean(b):+.2f}" if a and b else NONE
-
-
-def printed_gap(a: Sample, b: Sample) -> str:
-    """Difference of the rounded means, as the paper prints it."""
-    return f"{round(fmean(a), 2) - round(fmean(b), 2):+.2f}"
 
 
 def value_line(

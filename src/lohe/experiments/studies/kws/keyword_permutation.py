@@ -18,7 +18,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Grid, Sample
 from lohe.experiments.studies.robust.physics import scores
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, shown
 from lohe.experiments.verdicts import (
     Agreement,
     Claim,
@@ -151,7 +151,7 @@ def _rows(title: str, found: Mapping[str, Grid]) -> list[tuple[str, ...]]:
     for name, row in found["loss"].items():
         for where, losses in row.items():
             if losses:
-                texts = (cells.shown(grid[name][where]) for grid in found.values())
+                texts = (shown(grid[name][where]) for grid in found.values())
                 rows.append((f"{name}, {where}", str(len(losses)), *texts))
     return [(f"{title}:", *[""] * 4), *rows] if rows else []
 
@@ -172,8 +172,8 @@ def lines(evidence: Evidence) -> list[Line]:
                 said.append(
                     Line(
                         f"{words}: {mechanism}, {cells.LABELS[where]}, loss in pp",
-                        cells.shown(theirs[where]),
-                        cells.shown(losses),
+                        shown(theirs[where]),
+                        shown(losses),
                         _agreement(losses, theirs[where]),
                         claim,
                         reading,

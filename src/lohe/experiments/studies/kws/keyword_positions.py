@@ -8,7 +8,7 @@ from lohe.experiments.item import Item
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Sample
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, shown_gap
 from lohe.experiments.verdicts import Claim, Line, significant
 from lohe.train import Run
 
@@ -80,7 +80,7 @@ def lines(evidence: Evidence) -> list[Line]:
                 Line(
                     f"{words}: parity with matched positions",
                     "parity",
-                    ", ".join(cells.shown_gap(oscillator[x], softmax[x]) for x in ENCODINGS),
+                    ", ".join(shown_gap(oscillator[x], softmax[x]) for x in ENCODINGS),
                     claim=claim,
                     reading=reading,
                 )

@@ -15,7 +15,7 @@ from lohe.experiments.studies.kws import keyword_ablations, keyword_permutation,
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Grid, Sample
 from lohe.experiments.studies.sva import agreement
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
 from lohe.experiments.verdicts import Claim, Line
 from lohe.models import Mechanism
 from lohe.train import Run
@@ -45,7 +45,7 @@ def table_1(evidence: Evidence) -> Table:
         if any(best.values()):
             rows.append((f"{words}:", *[""] * 5))
             for name in ROWS:
-                delta = cells.shown_gap(best[name], best["softmax"])
+                delta = shown_gap(best[name], best["softmax"])
                 rows.append(_row(name, best[name], last[name], test[name], delta))
             selected += _selection(words, best, last)
     paper, last = published("table1")["per_seed"], _published_last_epoch()
@@ -60,14 +60,14 @@ def table_1(evidence: Evidence) -> Table:
         notes.append(setting.none_yet("table1"))
     rows.append(("the paper:", *[""] * 5))
     for name, sample in paper.items():
-        delta = cells.printed_gap(sample, paper["softmax"])
+        delta = printed_gap(sample, paper["softmax"])
         rows.append(_row(name, sample, last.get(name, []), [], delta))
     columns = ("condition", "seeds", "best epoch %", "last epoch %", "test %", "Δ pp")
     return Table("Table 1. Keyword spotting without positional encoding", columns, rows, notes)
 
 
 def _row(name: str, best: Sample, last: Sample, test: Sample, delta: str) -> tuple[str, ...]:
-    texts = (cells.shown(x) if x else "-" for x in (best, last, test))
+    texts = (shown(x) if x else "-" for x in (best, last, test))
     return (name, str(len(best)), *texts, delta if best and name != "softmax" else "")
 
 

@@ -20,17 +20,14 @@ from lohe.experiments.studies.lm.language_modeling import printed_oscillator, pr
 from lohe.experiments.studies.lm.perplexity import (
     READINGS,
     about,
-    gap,
     log_ratio,
     mean,
     perplexities,
-    printed_gap,
     ratio,
     same_ratio,
     same_value,
-    shown,
 )
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
 from lohe.experiments.verdicts import (
     Claim,
     Line,
@@ -158,7 +155,7 @@ def table(evidence: Evidence) -> Table:
 
 def _cells(here: Found, theirs: Found, pick) -> list[str]:
     cells = []
-    for found, less in ((here, gap), (theirs, printed_gap)):
+    for found, less in ((here, shown_gap), (theirs, printed_gap)):
         softmax, oscillator = pick(found)
         cells += [shown(softmax), shown(oscillator), less(oscillator, softmax)]
     return cells
@@ -197,7 +194,7 @@ def _change_line(change: str, here: Found, theirs: Found) -> Line:
     return Line(
         f"{what}, change of PPL",
         printed_gap(paper, theirs.base) + _spread(paper),
-        gap(values, here.base) + _spread(values),
+        shown_gap(values, here.base) + _spread(values),
         same_ratio(values, here.base, expected),
         closes_little(f"lm-{change}", values, here.base, here.softmax),
         READING,

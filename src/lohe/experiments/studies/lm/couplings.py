@@ -18,7 +18,6 @@ from lohe.experiments.studies.lm.perplexity import (
     UNPRINTED,
     about,
     by_seed,
-    gap,
     if_carried,
     log_ratio,
     mean,
@@ -26,9 +25,8 @@ from lohe.experiments.studies.lm.perplexity import (
     run,
     same_ratio,
     same_value,
-    shown,
 )
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, shown, shown_gap
 from lohe.experiments.verdicts import (
     Agreement,
     Claim,
@@ -120,8 +118,8 @@ def _lines(evidence: Evidence, corpus: str) -> Iterator[Line]:
         same = if_carried(same_ratio(values, samples["softplus"], expected), setting, corpus)
         yield Line(
             f"{what}, {sigma} less softplus",
-            gap(paper, theirs, 3) if reported else UNPRINTED,
-            gap(values, samples["softplus"], 3),
+            shown_gap(paper, theirs, 3) if reported else UNPRINTED,
+            shown_gap(values, samples["softplus"], 3),
             same if reported or same == "no records" else "not reported",
             reading=READING,
         )

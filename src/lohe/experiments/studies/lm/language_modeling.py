@@ -12,21 +12,18 @@ from lohe.experiments.studies.lm.perplexity import (
     CORPORA,
     READINGS,
     about,
-    gap,
     if_carried,
     log_ratio,
     mean,
     name,
     oscillator,
     perplexities,
-    printed_gap,
     ratio,
     run,
     same_ratio,
     same_value,
-    shown,
 )
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
 from lohe.experiments.verdicts import Claim, Line, of_sample, significant
 from lohe.models import Softmax
 from lohe.train import Run
@@ -119,7 +116,7 @@ def _rows(evidence: Evidence, corpus: str) -> list[tuple[str, ...]]:
                         str(len(values)),
                         shown(values),
                         _strict(evidence, run(setting, corpus, oscillator(reading, d))),
-                        gap(values, base) if values else "",
+                        shown_gap(values, base) if values else "",
                         shown(paper) if paper else "",
                         printed_gap(paper, theirs) if paper else "",
                     )

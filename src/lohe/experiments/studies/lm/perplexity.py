@@ -11,9 +11,8 @@ from statistics import fmean
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import READINGS, Setting
-from lohe.experiments.tables import plus_minus
+from lohe.experiments.tables import shown_gap
 from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, ours
-from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, Oscillator
 from lohe.tasks import Task
 from lohe.train import Run
@@ -135,24 +134,6 @@ def about(
     return notes + [differs[corpus] for corpus in corpora]
 
 
-def shown(values: Sequence[float], digits: int = 2) -> str:
-    return plus_minus(*mean_std(values), digits=digits) if values else "no records"
-
-
-def gap(a: Sequence[float], b: Sequence[float], digits: int = 2) -> str:
-    """mean a - mean b, with its sign."""
-    return f"{fmean(a) - fmean(b):+.{digits}f}" if a and b else "no records"
-
-
-def printed_gap(a: Sequence[float], b: Sequence[float]) -> str:
-    """As the paper prints it: the difference of the means that it prints, of two decimals.
-
-    >>> printed_gap([10.2757], [8.6715]), gap([10.2757], [8.6715])
-    ('+1.61', '+1.60')
-    """
-    return f"{round(fmean(a), 2) - round(fmean(b), 2):+.2f}"
-
-
 def ratio(a: Sequence[float], b: Sequence[float]) -> str:
     """The ratio of the means, and their difference: 1.118 (+11.67)."""
-    return f"{fmean(a) / fmean(b):.3f} ({gap(a, b)})" if a and b else "no records"
+    return f"{fmean(a) / fmean(b):.3f} ({shown_gap(a, b)})" if a and b else "no records"

@@ -21,12 +21,11 @@ from lohe.experiments.studies.lm.perplexity import (
     log_ratio,
     name,
     oscillator,
-    printed_gap,
     protocol,
     run,
     same_ratio,
 )
-from lohe.experiments.tables import Table
+from lohe.experiments.tables import Table, printed_gap
 from lohe.experiments.verdicts import (
     Agreement,
     Claim,
@@ -37,7 +36,7 @@ from lohe.experiments.verdicts import (
     margin,
     of_sample,
 )
-from lohe.measure.significance import mean_std
+from lohe.measure.significance import sem
 from lohe.train import Run
 
 UNSEEN_SEEDS = 10
@@ -282,7 +281,7 @@ def _draw(ax: Any, here: Law, gap: bool, shift: float, **look: Any) -> None:
 
     known = [d for d, values in here.samples.items() if values]
     means = np.array([unit(here.gap(d)) for d in known])
-    sems = np.array([(100 if gap else 1) * _sem(here.samples[d]) / here.base for d in known])
+    sems = np.array([(100 if gap else 1) * sem(here.samples[d]) / here.base for d in known])
     if known:
         scaling.points(ax, [d * shift for d in known], means, sems, **look)
     if here.fit is not None:
@@ -294,11 +293,6 @@ def _draw(ax: Any, here: Law, gap: bool, shift: float, **look: Any) -> None:
         interval = (unit(at.low), unit(at.high)) if at else (math.nan, math.nan)
         observed = unit(fmean(here.unseen) - here.base)
         scaling.held_out(ax, UNSEEN * shift, observed, interval, **plain)
-
-
-def _sem(values: Sequence[float]) -> float:
-    """NaN, which is not drawn, where there is none."""
-    return mean_std(values)[1] / math.sqrt(len(values))
 
 
 ITEMS = {

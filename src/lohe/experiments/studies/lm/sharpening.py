@@ -15,20 +15,17 @@ from lohe.experiments.studies.lm.perplexity import (
     READINGS,
     UNPRINTED,
     about,
-    gap,
     if_carried,
     log_ratio,
     mean,
     name,
     oscillator,
     perplexities,
-    printed_gap,
     run,
     same_ratio,
     same_value,
-    shown,
 )
-from lohe.experiments.tables import Table, plus_minus
+from lohe.experiments.tables import Table, plus_minus, printed_gap, shown, shown_gap
 from lohe.experiments.verdicts import (
     Agreement,
     Claim,
@@ -120,7 +117,7 @@ def _row(what: str, samples: Samples) -> list[tuple[str, ...]]:
     if not any(samples.values()):
         return []
     cells = [shown(samples[p]) for p in POWERS]
-    return [(what, *cells, gap(samples[4], samples[1]))]
+    return [(what, *cells, shown_gap(samples[4], samples[1]))]
 
 
 def _printed_cell(d_osc: int, p: int) -> str:
@@ -155,7 +152,7 @@ def _keyword_lines(evidence: Evidence, words: str, reading: str) -> Iterator[Lin
             yield Line(
                 f"{what} less p = 1",
                 printed_gap(paper, printed_accuracy(1)),
-                gap(values, samples[1]),
+                shown_gap(values, samples[1]),
                 _same_gain(samples, p),
                 rises(samples) if p == POWERS[-1] else None,
                 reading,
@@ -202,7 +199,7 @@ def _language_lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[L
                 yield Line(
                     f"{what} less p = 1",
                     f"{change:+.2f}" if reported else UNPRINTED,
-                    gap(values, of_power[1]),
+                    shown_gap(values, of_power[1]),
                     same if reported or same == "no records" else "not reported",
                     reading=reading,
                 )

@@ -1,7 +1,7 @@
 """What rank the attention matrices have, and what a lower one costs: Appendix E."""
 
 from collections.abc import Mapping
-from math import isfinite, sqrt
+from math import isfinite
 from statistics import fmean
 from typing import Any
 
@@ -23,7 +23,7 @@ from lohe.experiments.studies.rank import (
 from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, SHARPENED, few
 from lohe.experiments.studies.rank.rank_lines import RANKS
 from lohe.experiments.tables import Table, plus_minus
-from lohe.measure.significance import mean_std
+from lohe.measure.significance import mean_std, sem
 from lohe.models import Softmax
 
 
@@ -155,7 +155,7 @@ def _draw_perplexities(ax: Any, evidence: Evidence, corpus: str) -> None:
             for r in RANKS
         }
         means = {r: fmean(x) for r, x in found.items() if x}
-        errors = {r: mean_std(x)[1] / sqrt(len(x)) for r, x in found.items() if x}
+        errors = {r: sem(x) for r, x in found.items() if x}
         ranks.series(ax, means, errors, color=color, label=f"oscillator, {reading} (± SEM)")
     found = rank_matched.perplexities(evidence, corpus)
     spread = {d: mean_std(x) for d, x in found.items() if x}
