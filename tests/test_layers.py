@@ -17,8 +17,8 @@ LAYERS = [
     {"models"},
     {"train"},
     {"experiments", "bench"},
-    {"demo", "doctor", "data_cli", "run_cli"},
-    {"contest_cli", "bench_cli"},
+    {"cli_common", "demo", "doctor"},
+    {"data_cli", "run_cli", "contest_cli", "bench_cli"},
     {"cli"},
 ]
 RANK = {name: rank for rank, group in enumerate(LAYERS) for name in group}

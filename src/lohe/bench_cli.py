@@ -17,7 +17,7 @@ from lohe.bench.contest import Setup
 from lohe.bench.machine import machine
 from lohe.bench.rows import Row
 from lohe.bench.sets import MECHANISMS, SETS, Choice
-from lohe.run_cli import refusals
+from lohe.cli_common import refusals
 from lohe.viz.style import check_format, drawing, save
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}

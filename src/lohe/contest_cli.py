@@ -8,6 +8,7 @@ from typing import Annotated
 
 import typer
 
+from lohe.cli_common import Root, device_name, readable_records, refusals
 from lohe.experiments import terminal, weights
 from lohe.experiments.contest import choose, measured, page, tables
 from lohe.experiments.contest.trials import (
@@ -24,7 +25,6 @@ from lohe.experiments.measures import Bench, Measure, model_runs, untaken
 from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
-from lohe.run_cli import Root, device_name, readable_records, refusals
 from lohe.tasks import Data, Task, load_aloud
 from lohe.train import Run
 

@@ -1,9 +1,8 @@
 """`lohe run | show | compare`: train what is missing, and print what the records say."""
 
 import re
-import warnings
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from collections.abc import Callable, Sequence
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
@@ -11,6 +10,7 @@ from typing import Annotated
 import typer
 from rich.console import Console
 
+from lohe.cli_common import damaged_keys, device_name, quietly, readable_records, refusals
 from lohe.experiments import (
     PAPER,
     all_measures,
@@ -68,7 +68,6 @@ Precision = Annotated[
         "those that we quote are float32."
     ),
 ]
-Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
 RootOfScale = Annotated[
     Path | None,
     typer.Option("--store", help=f"Folder of the records. [{RESULTS}; of smoke scale {SMOKE}]"),
@@ -111,7 +110,7 @@ def run_command(
         setting = Setting(scale, _corpora(corpus, data), precision)
         where = device_name(device)
         check_precision(precision, where)
-        wanted, damaged = _seeds(seeds), _damaged(records)
+        wanted, damaged = _seeds(seeds), damaged_keys(records)
         asked = seeded(all_runs(items.values(), setting), wanted)
         runs = [run for run in asked if key(run.recipe()) not in damaged]
         every = all_measures(items.values(), setting)
@@ -130,7 +129,7 @@ def run_command(
                 _train(runs + models, models, records, where, pack, data, log, deadline)
             with refusals("The same command continues with this measurement."):
                 terminal.take_aloud(measures, Bench(records, where, data), deadline)
-            evidence = Evidence(_quietly(records), setting)
+            evidence = Evidence(quietly(records), setting)
             _show(report.sections(items, evidence), evidence)
         if len(runs) < len(asked) or len(whole) < len(every):
             raise typer.Exit(1)  # not all that was asked for
@@ -252,46 +251,6 @@ def _setting(scale: str, corpus: str, precision: str, records: list[Record]) -> 
     return Setting(scale, max((COMPACT, PAPERS), key=recorded), precision)
 
 
-@contextmanager
-def refusals(stopped: str = "The same command continues.") -> Iterator[None]:
-    """What a user can cause, in one line: 2 for what was asked, 1 for what is not there and for the
-    disk, 130 for Ctrl-C."""
-    try:
-        yield
-    except ValueError as error:
-        raise typer.BadParameter(str(error)) from None
-    except ImportError as error:
-        typer.echo(f"Error: {error}", err=True)
-        raise typer.Exit(1) from None
-    except OSError as error:
-        about = f"{error.filename}: " if error.filename else ""
-        typer.echo(f"Error: {about}{error.strerror or error}", err=True)
-        raise typer.Exit(1) from None
-    except KeyboardInterrupt:
-        typer.echo(f"\nStopped. {stopped}", err=True)
-        raise typer.Exit(130) from None
-
-
-def readable_records(store: Store) -> list[Record]:
-    """All that can be read; the rest is named, and stays as it is."""
-    _damaged(store)
-    return _quietly(store)
-
-
-def _damaged(store: Store) -> set[str]:
-    """Names the files that cannot be read; the keys of their recipes, which are left alone too."""
-    problems = store.problems()
-    for problem in problems:
-        typer.echo(f"left alone: {problem}", err=True)
-    return {problem.path.stem.rpartition("-")[2] for problem in problems}
-
-
-def _quietly(store: Store) -> list[Record]:
-    """The readable records, where the others have been named before."""
-    with warnings.catch_warnings(action="ignore"):
-        return list(store.all())
-
-
 def _seeds(text: str) -> list[int] | None:
     """0-4,7 as a list; None where nothing was asked for."""
     if not text:
@@ -306,21 +265,6 @@ def _seeds(text: str) -> list[int] | None:
     if len(set(found)) != len(found):
         raise ValueError(f"--seeds takes each seed once; got {text!r}.")
     return found
-
-
-def device_name(name: str) -> str:
-    import torch
-
-    if name == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if not re.fullmatch(r"cpu|cuda(:\d+)?", name):
-        raise ValueError(f"--device takes cpu, cuda, cuda:N or auto; got {name!r}.")
-    if name != "cpu" and int(name[5:] or 0) >= torch.cuda.device_count():
-        raise ValueError(
-            f"--device {name} was asked for, but torch sees {torch.cuda.device_count()} CUDA "
-            "devices: see `lohe doctor`."
-        )
-    return name
 
 
 def _plan(
@@ -367,10 +311,10 @@ def _plan(
 def _estimates(store: Store, device: str) -> tuple[Estimates, Path]:
     """By the times of the store; where it has none on this kind of device, by those of `results`;
     and whose they are."""
-    own = Estimates(_quietly(store), device)
+    own = Estimates(quietly(store), device)
     if own or not RESULTS.is_dir():
         return own, store.root
-    others = Estimates(_quietly(Store(RESULTS)), device)
+    others = Estimates(quietly(Store(RESULTS)), device)
     return (others, RESULTS) if others else (own, store.root)
 
 
