@@ -77,7 +77,7 @@ def _todo(pack: Pack, store: Store, with_weights: Collection[Run]) -> list[int]:
     without = store.missing(pack.run.recipe(), pack.seeds)
     for seed in pack.seeds:
         run = replace(pack.run, seed=seed)
-        if seed not in without and run in with_weights and weights.find(store, run) is None:
+        if seed not in without and run in with_weights and not weights.kept(store, run):
             without.append(seed)
     return [seed for seed in pack.seeds if seed in without]
 

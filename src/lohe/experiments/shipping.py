@@ -119,7 +119,7 @@ def main(
     """Write the packaged models, and print what rounding to float16 changes."""
     bench = Bench(Store(store), root=data)
     for run in shipped():
-        if weights.find(bench.store, run) is None:
+        if not weights.kept(bench.store, run):
             typer.echo(f"not trained yet: {weights.describe(run)}")
             continue
         change = ship(run, bench)
