@@ -5,6 +5,9 @@ from importlib.util import find_spec
 from typing import TypeVar
 
 import torch
+from torch import Tensor
+
+from lohe.transforms import any_vmap
 
 HAS_TRITON = find_spec("triton") is not None
 
@@ -36,3 +39,16 @@ def shared_memory(device: torch.device) -> float:
     if device.type != "cuda":
         return float("inf")
     return torch.cuda.get_device_properties(device).shared_memory_per_block_optin
+
+
+def serves_pack(x: Tensor) -> bool:
+    """Of a pack of models: float32 on CUDA, under vmap and no other transform of torch.func."""
+    return (
+        x.is_cuda
+        and x.dtype == torch.float32
+        and not torch.compiler.is_compiling()
+        and not torch.is_autocast_enabled("cuda")
+        and HAS_TRITON
+        and serves(x.device)
+        and any_vmap()
+    )

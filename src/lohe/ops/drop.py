@@ -11,8 +11,8 @@ from jaxtyping import Float, Int
 from torch import Tensor
 from torch.autograd import Function
 
-from lohe.ops.available import HAS_TRITON, serves
-from lohe.transforms import any_vmap, into_models
+from lohe.ops.available import serves_pack
+from lohe.transforms import into_models
 
 
 def dropped(
@@ -34,16 +34,7 @@ def packed(
 
 
 def _pays(x: Tensor) -> bool:
-    """On CUDA, in float32, under vmap and no other transform of torch.func."""
-    return (
-        x.is_cuda
-        and x.dtype == torch.float32
-        and not torch.compiler.is_compiling()
-        and not torch.is_autocast_enabled("cuda")
-        and HAS_TRITON
-        and serves(x.device)
-        and any_vmap()
-    )
+    return serves_pack(x)
 
 
 class Drop(Function):

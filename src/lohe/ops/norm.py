@@ -10,8 +10,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.autograd import Function
 
-from lohe.ops.available import HAS_TRITON, serves
-from lohe.transforms import any_vmap, into_models
+from lohe.ops.available import serves_pack
+from lohe.transforms import into_models
 
 WIDEST = 1024  # features that a program holds
 
@@ -39,17 +39,7 @@ def packed(
 
 
 def _pays(x: Tensor) -> bool:
-    """On CUDA, in float32, under vmap and no other transform of torch.func."""
-    return (
-        x.is_cuda
-        and x.dtype == torch.float32
-        and x.shape[-1] <= WIDEST
-        and not torch.compiler.is_compiling()
-        and not torch.is_autocast_enabled("cuda")
-        and HAS_TRITON
-        and serves(x.device)
-        and any_vmap()
-    )
+    return x.shape[-1] <= WIDEST and serves_pack(x)
 
 
 class Norm(Function):
