@@ -1,7 +1,7 @@
 """The gap to softmax against the oscillator dimension: a law, tested where it was not fitted."""
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from statistics import fmean
 from typing import Any
 
@@ -25,7 +25,7 @@ from lohe.experiments.studies.lm.perplexity import (
     run,
     same_ratio,
 )
-from lohe.experiments.tables import Table, printed_gap
+from lohe.experiments.tables import Table, printed_gap, shown_gap
 from lohe.experiments.verdicts import (
     Agreement,
     Claim,
@@ -156,23 +156,21 @@ def _between_corpora(setting: Setting, reading: str, ours: Mapping[str, Law]) ->
     """lm-corpora: Section 4.2 on TinyStories' gaps beside those of WikiText-2."""
     fits = [ours[corpus].fit for corpus in ("tinystories", "wikitext2")]
     what = f"{name(setting, 'tinystories')}, gaps at d_osc = 2, 4, 8, 16, 32"
-    paper, found = (", ".join(_gaps(x["tinystories"])) for x in (published_laws(), ours))
+    paper = _gaps(published_laws()["tinystories"], printed_gap)
+    found = _gaps(ours["tinystories"], shown_gap)
     if fits[0] is None or fits[1] is None:
         claim = Claim("lm-corpora", None, "no fit of both: runs are missing")
         return Line(what, paper, "no records", "no records", claim, reading)
     smaller = all(ours["tinystories"].gap(d) < ours["wikitext2"].gap(d) for d in DIMENSIONS)
     faster = fits[0].exponent > fits[1].exponent
-    said = f"WikiText-2 {', '.join(_gaps(ours['wikitext2']))}; exponents {fits[0].exponent:.3f} "
+    said = f"WikiText-2 {_gaps(ours['wikitext2'], shown_gap)}; exponents {fits[0].exponent:.3f} "
     said += f"and {fits[1].exponent:.3f}"
     claim = Claim("lm-corpora", smaller and faster, said)
     return Line(what, paper, found, "not comparable", claim, reading)
 
 
-def _gaps(here: Law) -> list[str]:
-    """As the paper prints them, of means of two decimals."""
-    if not here.softmax:
-        return []
-    return [printed_gap(values, here.softmax) for values in here.samples.values() if values]
+def _gaps(here: Law, less: Callable[[Sequence[float], Sequence[float]], str]) -> str:
+    return ", ".join(less(x, here.softmax) for x in here.samples.values() if x and here.softmax)
 
 
 def _same_exponent(here: Law, paper: Estimate | None) -> Agreement | Verdict:
