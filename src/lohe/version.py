@@ -9,11 +9,16 @@ __version__ = "0.1.0"
 
 @cache
 def code_version() -> str:
-    """The version and twelve digits of the sha256 of the package's source files: two records that
-    say the same were made by the same code, wherever it was installed."""
-    folder = Path(__file__).parent
-    digest = hashlib.sha256()
-    for path in sorted(folder.rglob("*.py")):
+    """The version and twelve digits of `digest()`: two records that say the same were made by the
+    same code, wherever it was installed."""
+    return f"{__version__}+{digest()[:12]}"
+
+
+def digest(*folders: str) -> str:
+    """The sha256 of the package's source files, or of those in some of its folders."""
+    package = Path(__file__).parent
+    found = hashlib.sha256()
+    for path in sorted(p for f in folders or (".",) for p in (package / f).rglob("*.py")):
         content = hashlib.sha256(path.read_bytes()).hexdigest()
-        digest.update(f"{content}  {path.relative_to(folder).as_posix()}\n".encode())
-    return f"{__version__}+{digest.hexdigest()[:12]}"
+        found.update(f"{content}  {path.relative_to(package).as_posix()}\n".encode())
+    return found.hexdigest()

@@ -50,6 +50,7 @@ from lohe.experiments.store import recordfile
 from lohe.experiments.store.records import key
 from lohe.measure import power_law
 from lohe.models import Oscillator, SoftmaxRope
+from lohe.version import digest
 from lohe.viz.style import drawing
 
 NOTHING = made.evidence([])
@@ -187,9 +188,17 @@ def test_amendments_are_dated_and_printed():
     text = page.page(NOTHING, "x.png")
     for amendment in protocol()["amendments"]:
         assert set(amendment) == {"date", "when", "what", "why"}
-        assert amendment["when"].startswith("before any run of the contest")
+        assert amendment["when"].startswith(("before any run of the contest", "after "))
         assert amendment["what"] in text
         assert amendment["why"] in text
+
+
+def test_the_code_that_trains_is_that_of_the_first_trial():
+    code = protocol()["code"]
+    assert digest(*code["folders"]) == code["sha256"], (
+        f"{', '.join(code['folders'])} have changed while the contest runs. Take the change back, "
+        "or enter it in protocol.json as an amendment, with the new digest."
+    )
 
 
 def test_what_was_scored_on_test_before_is_read_from_the_records():
