@@ -199,11 +199,27 @@ def test_long_lines_stand_by_themselves_where_a_table_is_too_wide(capsys, monkey
 def test_one_long_cell_does_not_spoil_the_others(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     many = "84.3, 91.3, 96.0, 97.3, 98.8 %"
-    table = Table("t", ("line", "paper", "ours"), [(LONG, "1", "2"), (LONG, many, many)])
-    terminal.show(table)
+    for long, width in ((many, len(many)), (f"at T = 30 to 5000: {many}", terminal.CELL)):
+        table = Table("t", ("line", "paper", "ours"), [(LONG, "1", "2"), (LONG, many, long)])
+        terminal.show(table)
+        said = capsys.readouterr().out.splitlines()
+        assert said[5] == f"  {'1':>{width}}  {'2':>{width}}"
+        below = "\n".join(said[7:])  # each whole, on one line or on two
+        assert many in below
+        assert long in below
+
+
+def test_names_of_columns_are_broken_before_cells_are(capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "40")
+    row = ("d_osc = 2, as published", "107.35 ± 0.39")
+    terminal.show(Table("t", ("mechanism", "perplexity, published protocol"), [row]))
     said = capsys.readouterr().out.splitlines()
-    assert said[5] == f"{'1':>20}{'2':>20}"
-    assert said[7] == f"  {many}  {many}"
+    assert [line.split() for line in said[1:4]] == [
+        ["perplexity,"],
+        ["published"],
+        ["mechanism", "protocol"],
+    ]
+    assert said[5] == "  ".join(row)
 
 
 def test_a_verdict_is_not_broken(capsys, monkeypatch):

@@ -27,9 +27,7 @@ from lohe.train import Run
 
 LINE_EVERY_S = 30.0  # of progress, where there is no terminal to draw a bar in
 PACE_OVER_S = 3600.0  # by which the time left is told: an epoch may take many minutes
-NAME = 26  # characters of a name that is not to be broken where a table is narrow
 CELL = 18  # what stands below a long line is aligned up to this width
-MANY = 7  # columns stand closer together where they have to
 COLOUR = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 
 
@@ -178,18 +176,27 @@ def take_aloud(measures: Sequence[Measure], bench: Bench, deadline: Deadline) ->
 
 
 def show(table: Table) -> None:
-    """A table and its notes on stdout; long lines of a table that is too wide stand by themselves.
+    """A table and its notes on stdout; where its cells do not fit side by side, the first of each
+    row stands above the others.
 
     The screen decides; where there is none, 80 columns do.
     """
     console = Console(highlight=False, markup=False)
-    widths = [max(map(len, column)) for column in zip(table.columns, *table.rows, strict=True)]
-    wide = sum(widths) + 2 * len(widths) > console.width
-    capped = [min(width, CELL) for width in widths[1:]]
-    if wide and widths[0] > NAME and sum(capped) + 2 * len(capped) <= console.width:
-        _show_stacked(console, table, capped)
+    columns = list(zip(table.columns, *table.rows, strict=True))
+    whole = [max(map(len, column)) for column in columns]
+    # names of columns may be broken between words, cells not at all
+    cells = [max(map(len, (*name.split(), *column)), default=0) for name, *column in columns]
+    capped = [min(width, CELL) for width in whole]
+    gaps = 2 * (len(columns) - 1)
+    room = console.width - gaps
+    if sum(whole) <= room:
+        _show_grid(console, table, whole)
+    elif sum(cells) <= room + gaps // 2:
+        _show_grid(console, table, cells, tight=sum(cells) > room)
+    elif below := next((w[1:] for w in (whole, capped) if sum(w[1:]) <= room), None):
+        _show_stacked(console, table, below)
     else:
-        _show_grid(console, table, tight=wide and len(widths) >= MANY)
+        _show_grid(console, table, [None] * len(columns), tight=True)
     for note in table.notes:
         console.print(f"- {note}", soft_wrap=True)
     console.print()
@@ -215,8 +222,10 @@ def _show_stacked(console: Console, table: Table, widths: Sequence[int]) -> None
         console.print(cells(row))
 
 
-def _show_grid(console: Console, table: Table, *, tight: bool) -> None:
-    """Columns side by side; `tight`: closer together, their names a word a line."""
+def _show_grid(
+    console: Console, table: Table, widths: Sequence[int | None], *, tight: bool = False
+) -> None:
+    """Columns side by side, so wide or as it comes; `tight`: closer together."""
     # no frame: Table 2 fits in 80 columns
     shown = RichTable(
         title=table.title,
@@ -226,11 +235,8 @@ def _show_grid(console: Console, table: Table, *, tight: bool) -> None:
         pad_edge=False,
         padding=(0, 0, 0, int(not tight)),
     )
-    short = max((len(row[0]) for row in table.rows), default=0) <= NAME
-    for n, column in enumerate(table.columns):
-        side = "right" if n else "left"
-        name = column.replace(" ", "\n") if tight else column
-        shown.add_column(name, justify=side, overflow="fold", no_wrap=not n and short)
+    for n, (column, width) in enumerate(zip(table.columns, widths, strict=True)):
+        shown.add_column(column, justify="right" if n else "left", overflow="fold", width=width)
     for row in table.rows:
         shown.add_row(*row)
     console.print(shown)

@@ -27,7 +27,7 @@ def table(evidence: Evidence) -> Table:
             cells = [_budget(here, corpus, part) for part in WANTED]
             rows.append((f"{CORPORA[corpus]}, {who}", *cells, _back(here)))
     wanted = tuple(f"{100 * part:g} %" for part in WANTED)
-    columns = ("corpus, reading", *wanted, "from the gap at 64")
+    columns = ("corpus, reading", *wanted, "gap at 64")
     notes = [
         "d_osc at which the gap is a part of softmax's perplexity, and the oscillators "
         "n_h T (d_osc - 1) of a layer. Last: d_osc that the rule gives for the gap observed at 64.",
