@@ -52,11 +52,10 @@ def test_readme_says_what_has_come_out():
         f"Of {lines.total()} lines {lines['reproduced']} are reproduced ({coarse} of them changes "
         f"which the paper has smaller than the margin), {lines['differs']} differ, "
         f"{lines['inconclusive']} are inconclusive, {lines['not comparable']} not comparable, "
-        f"{lines['not reported']} not printed in the paper; of {claims.total()} claims "
-        f"{claims['holds']} hold, {claims['does not hold']} do not, {claims['undecided']} are "
-        f"undecided. Nothing lacks records."
+        f"{lines['not reported']} not judged by a number, {lines['no records']} without records; "
+        f"of {claims.total()} claims {claims['holds']} hold, {claims['does not hold']} do not, "
+        f"{claims['undecided']} are undecided, {claims['no records']} lack records"
     )
-    assert lines["no records"] == claims["no records"] == 0
     assert said in " ".join(README.read_text(encoding="utf-8").split())
 
 

@@ -9,7 +9,8 @@ from scipy import stats
 
 from lohe.experiments.reported import published
 from lohe.experiments.studies.lm.couplings import (
-    COUPLINGS,
+    SIGMAS,
+    coupled,
     equal_couplings,
     lines,
     paired,
@@ -26,7 +27,7 @@ MEANS = {"softplus": "9.784 ± 0.060", "relu": "9.856 ± 0.084", "elu": "9.782 �
 
 @pytest.fixture(scope="module")
 def as_printed():
-    values = {run(ON_THEIRS, "tinystories", m): printed(s) for s, m in COUPLINGS.items()}
+    values = {run(ON_THEIRS, "tinystories", coupled("as published", s)): printed(s) for s in SIGMAS}
     return evidence(ON_THEIRS, values)
 
 
@@ -53,14 +54,14 @@ def test_pairs_are_tested_as_pairs():
 
 
 def test_only_seeds_that_both_have_are_paired():
-    softplus, relu = COUPLINGS["softplus"], COUPLINGS["relu"]
+    softplus, relu = (coupled("as published", sigma) for sigma in ("softplus", "relu"))
     values = {
         run(ON_OURS, "wikitext2", softplus): [10.0, 11.0, 12.0],
         run(ON_OURS, "wikitext2", relu): [10.5, 11.25],
     }
     found = by_what(lines(evidence(ON_OURS, values)))
     line = found["WikiText-2, relu less softplus, by seed", "as published"]
-    assert (line.paper, line.value) == ("not in the paper", "not reported")
+    assert line.paper == "+0.116 +0.100 +0.154 +0.021 -0.030 = +0.74 % (TinyStories)"
     assert line.ours == "+0.500 +0.250"
 
 
@@ -72,7 +73,7 @@ def test_the_papers_own_seeds(as_printed):
     alike = judged["TinyStories, relu, elu like softplus"]
     assert alike.claim == "does not hold"
     assert "relu -0.15 to +1.62 %, elu -0.73 to +0.69 %" in alike.note
-    assert [judged[f"TinyStories, {s}"].line.paper for s in COUPLINGS] == list(MEANS.values())
+    assert [judged[f"TinyStories, {s}"].line.paper for s in SIGMAS] == list(MEANS.values())
 
 
 def test_equal_means_within_one_percent_by_the_interval():
@@ -87,6 +88,6 @@ def test_equal_means_within_one_percent_by_the_interval():
 
 def test_the_runs_are_those_that_are_trained():
     listed = runs(ON_OURS)
-    assert len(listed) == len(set(listed)) == 3 * (5 + 3)
+    assert len(listed) == len(set(listed)) == 3 * (5 + 5 + 3)
     assert ON_OURS.wikitext2(Oscillator(d_osc=8, anchors="free"), 4) in listed  # Table 4's
     assert ON_OURS.tinystories(Oscillator(d_osc=8, coupling="relu", anchors="free"), 0) in listed

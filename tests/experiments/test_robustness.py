@@ -24,16 +24,19 @@ def subject_of(measure):
     return names.get(task, KWS)
 
 
-def made_up(value):
-    """Every measure taken on two models, with value(subject, physics, draw) as the change."""
+def made_up(value, spread=0.0):
+    """Every measure taken on two models, with value(subject, physics, draw) as the change, and
+    `spread` between them."""
     records = []
     for measure in measures(Setting("quick")):
-        subject = subject_of(measure)
+        subject, further = subject_of(measure), spread * (measure.run.seed - 0.5)
         curve = [
             {
                 "physics": one.name,
                 "level": one.level,
-                subject.metric: [value(subject, one, draw) for draw in range(measure.draws)],
+                subject.metric: [
+                    value(subject, one, draw) + further for draw in range(measure.draws)
+                ],
             }
             for one in GRID
         ]
@@ -110,6 +113,19 @@ def test_language_claims_have_the_bounds_of_the_rules(kind, level, claim, inside
         found = made_up(value)
         lines = TABLE.lines(found) + FIGURE.lines(found)
         assert claims(lines)[claim, "as published"] is holds
+
+
+def test_a_claim_of_equivalence_needs_its_interval_inside():
+    """Means of nothing hold no claim where the models are far apart."""
+    for spread, holds in ((1e-5, True), (0.05, False)):
+        found = made_up(lambda subject, one, draw: 0.0, spread)
+        language = {
+            name: held
+            for (name, _), held in claims(TABLE.lines(found) + FIGURE.lines(found)).items()
+            if name.startswith("robust-lm") or name == "robust-settling"
+        }
+        assert set(language.values()) == {holds}
+        assert len(language) == 3
 
 
 @pytest.mark.parametrize(

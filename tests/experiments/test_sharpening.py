@@ -1,5 +1,7 @@
 """Table 5 from the published values, and its two claims."""
 
+import math
+
 import pytest
 from language_records import ON_OURS, ON_THEIRS, by_what, evidence
 
@@ -74,15 +76,24 @@ def test_the_papers_own_runs_hold_its_claims(printed):
             assert j.value in ("reproduced", "inconclusive")
 
 
-def test_wikitext_is_not_in_the_paper(printed):
+@pytest.mark.parametrize("setting", [ON_OURS, ON_THEIRS], ids=["ours", "the paper's"])
+def test_wikitext_stands_in_where_the_stories_are_not_the_papers(setting):
     values = {
-        run(ON_OURS, "wikitext2", oscillator("as defined", d, p)): around(100 - d - p)
+        run(setting, "wikitext2", oscillator("as defined", d, p)): around(100 - d - p)
         for d in (2, 8)
         for p in (1, 2, 4)
     }
-    found = by_what(lines(evidence(ON_OURS, values)))
+    found = by_what(lines(evidence(setting, values)))
     line = found["WikiText-2, d_osc = 2, p = 4 less p = 1", "as defined"]
-    assert (line.paper, line.ours, line.value) == ("not in the paper", "-3.00", "not reported")
+    assert line.ours == "-3.00 = -3.09 %"
+    if setting is ON_OURS:
+        assert line.paper == "-0.74 = -6.79 % (TinyStories)"
+        assert isinstance(line.value, Agreement)
+        assert line.value.difference.value == pytest.approx(
+            math.log(94 / 97) - math.log(1 - 0.0679), abs=1e-4
+        )
+    else:
+        assert (line.paper, line.value) == ("not in the paper", "not reported")
     claim = found["WikiText-2, p = 1, 2, 4", "as defined"].claim
     assert claim is not None
     assert claim.holds

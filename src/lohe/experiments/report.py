@@ -26,7 +26,10 @@ LEGEND = (
     "not comparable: the paper prints a number, of other data or of another kind than ours; no "
     "records: not run yet.",
 )
-UNCOMPARED = f"are called {NOT_REPORTED[0]}: {NOT_REPORTED[1]}; a claim may be decided all the same"
+UNCOMPARED = (
+    f"are in no column but the first, called {NOT_REPORTED[0]}: {NOT_REPORTED[1]}; a claim may be "
+    "decided all the same"
+)
 
 # The paper's five headlines, and the claims of rules.json that decide them
 HEADLINES = {
@@ -40,8 +43,8 @@ DEVICES = {"GPU": "cuda", "CPU": "cpu"}  # by how a record's device begins
 GPU_AIM_H = 2.0  # of one H200, for everything
 # What the records cannot tell of themselves
 SHARED = (
-    "Keyword spotting, as it is in results/, was trained and measured by several processes at once "
-    "on one GPU, which took less than the sum above (LOG.md says how long)."
+    "Keyword spotting and most of TinyStories, as they are in results/, were trained by several "
+    "processes at once on one GPU, which took less than the sum above (LOG.md says how long)."
 )
 TASKS = {
     "SVA": "subject-verb agreement",
@@ -135,6 +138,8 @@ def values(found: Sequence[Section]) -> Table:
     judged = [j.value for s in found for j in s.judged]
     rows.append(_counted("all", len(judged), VALUES, judged))
     notes = ["A line is a number or statement of the paper in one of its readings."]
+    if other := len(judged) - sum(word in VALUES for word in judged):
+        notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     notes += [] if NOT_JUDGED in judged else LEGEND
     if coarse := sum(j.coarse for s in found for j in s.judged):
         notes.append(
@@ -147,8 +152,6 @@ def values(found: Sequence[Section]) -> Table:
             f"{elsewhere.total()} lines judge changes on WikiText-2 by those that the paper has of "
             f"TinyStories: {parts}."
         )
-    if other := len(judged) - sum(word in VALUES for word in judged):
-        notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     return Table("Values: ours beside the printed ones", ("item", "lines", *VALUES), rows, notes)
 
 

@@ -1,10 +1,10 @@
 """Alternatives to a larger d_osc (Appendix E): offsets, gains, heads and width.
 
-WikiText-2, d_osc = 2, as published: the anchors are free.
+WikiText-2, d_osc = 2, with free anchors, as published, and on the sphere, as defined.
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import fmean
 
@@ -36,17 +36,22 @@ from lohe.experiments.verdicts import (
     rules,
 )
 from lohe.measure.significance import mean_std
-from lohe.models import Amplified, Mechanism, PositionOffset, Softmax, attention_layers
+from lohe.models import (
+    Amplified,
+    Mechanism,
+    Oscillator,
+    PositionOffset,
+    Softmax,
+    attention_layers,
+)
 from lohe.train import Run
 
 SEEDS = 5
-READING = "as published"
-BASE = READINGS[READING]
 SMALL = 0.1  # lm-offset, lm-amplification: part of the gap
 MOST = 2 / 3  # lm-heads: part of the gap
-CHANGES: Mapping[str, tuple[str, Mechanism]] = {
-    "offset": ("learned offsets δ(i - j) of the anchors", PositionOffset(BASE)),
-    "amplification": ("learned gains β of the couplings", Amplified(BASE)),
+CHANGES: Mapping[str, tuple[str, Callable[[Oscillator], Mechanism]]] = {
+    "offset": ("learned offsets δ(i - j) of the anchors", PositionOffset),
+    "amplification": ("learned gains β of the couplings", Amplified),
 }
 WIDTHS = (128, 256)  # with 8 heads and d_ff = 4 d_model
 
@@ -81,17 +86,22 @@ def wider(run: Run, d_model: int) -> Run:
 
 def runs(setting: Setting) -> list[Run]:
     """WikiText-2, d_osc = 2: the recipe, two changes of the mechanism, two of the model."""
-    seeds, both = setting.seeds(SEEDS), (Softmax(), BASE)
-    mechanisms = [*both, *(mechanism for _, mechanism in CHANGES.values())]
-    plain = [setting.wikitext2(m, seed) for m in mechanisms for seed in seeds]
-    scaled = [wider(setting.wikitext2(m, seed), d) for d in WIDTHS for m in both for seed in seeds]
-    return plain + scaled
+    seeds, unchanged = setting.seeds(SEEDS), (Softmax(), *READINGS.values())
+    changed = [change(base) for base in READINGS.values() for _, change in CHANGES.values()]
+    plain = [setting.wikitext2(m, seed) for m in (*unchanged, *changed) for seed in seeds]
+    return plain + [
+        wider(setting.wikitext2(m, seed), d) for d in WIDTHS for m in unchanged for seed in seeds
+    ]
 
 
 def measures(setting: Setting) -> list[Measure]:
     """The gains that were learned."""
-    _, amplified = CHANGES["amplification"]
-    return on_seeds(GainRange(setting.wikitext2(amplified)), setting.seeds(SEEDS))
+    seeds = setting.seeds(SEEDS)
+    return [m for reading in READINGS for m in on_seeds(_gain_range(setting, reading), seeds)]
+
+
+def _gain_range(setting: Setting, reading: str) -> GainRange:
+    return GainRange(setting.wikitext2(Amplified(READINGS[reading])))
 
 
 @dataclass(frozen=True)
@@ -119,75 +129,75 @@ def of_paper() -> Found:
     )
 
 
-def of_ours(evidence: Evidence) -> Found:
+def of_ours(evidence: Evidence, reading: str) -> Found:
     """Our own, as far as they are recorded."""
-    setting, metric = evidence.setting, "valid_published.perplexity"
+    setting, metric, base = evidence.setting, "valid_published.perplexity", READINGS[reading]
 
     def scaled(attention: Mechanism, d_model: int) -> list[float]:
         return evidence.values(wider(setting.wikitext2(attention), d_model), metric)
 
-    gains = [r.result for r in evidence.measured_seeds(measures(setting)[0])]
+    gains = [r.result for r in evidence.measured_seeds(_gain_range(setting, reading))]
     spans = [(g["smallest"], g["largest"]) for g in gains]
     return Found(
         perplexities(evidence, "wikitext2", Softmax()),
-        perplexities(evidence, "wikitext2", BASE),
-        {c: perplexities(evidence, "wikitext2", m) for c, (_, m) in CHANGES.items()},
-        {d: (scaled(Softmax(), d), scaled(BASE, d)) for d in WIDTHS},
+        perplexities(evidence, "wikitext2", base),
+        {c: perplexities(evidence, "wikitext2", m(base)) for c, (_, m) in CHANGES.items()},
+        {d: (scaled(Softmax(), d), scaled(base, d)) for d in WIDTHS},
         (min(a for a, _ in spans), max(b for _, b in spans)) if spans else None,
     )
 
 
 def table(evidence: Evidence) -> Table:
     """Appendix E: alternatives to a larger d_osc, WikiText-2, d_osc = 2."""
-    here, theirs = of_ours(evidence), of_paper()
-    rows = [("recipe: 4 heads, d_model 128", *_cells(here, theirs, lambda f: (f.softmax, f.base)))]
+    picks: dict[str, Callable[[Found], tuple[Sequence[float], Sequence[float]]]] = {
+        "recipe: 4 heads, d_model 128": lambda f: (f.softmax, f.base)
+    }
     for change, (what, _) in CHANGES.items():
-        cells = _cells(here, theirs, lambda f, c=change: (f.softmax, f.changed[c]))
-        rows.append((what, *cells))
+        picks[what] = lambda f, c=change: (f.softmax, f.changed[c])
     for d in WIDTHS:
-        rows.append((f"8 heads, d_model {d}", *_cells(here, theirs, lambda f, d=d: f.heads[d])))
-    columns = ("change", "softmax", "oscillator", "gap", "paper: softmax", "oscillator", "gap")
-    recorded = bool(here.base or any(here.changed.values()))
-    notes = ["Perplexity, d_osc = 2, free anchors."]
+        picks[f"8 heads, d_model {d}"] = lambda f, d=d: f.heads[d]
+    rows, recorded = [], False
+    cohorts = {reading: (of_ours(evidence, reading), shown_gap) for reading in READINGS}
+    for who, (found, less) in {**cohorts, "paper": (of_paper(), printed_gap)}.items():
+        recorded = recorded or (who != "paper" and bool(found.base))
+        for what, pick in picks.items():
+            softmax, oscillator = pick(found)
+            cells = shown(softmax), shown(oscillator), less(oscillator, softmax)
+            rows.append((f"{what}, {who}", *cells))
+    columns = ("change", "softmax", "oscillator", "gap")
+    notes = ["Perplexity, d_osc = 2; as published with free anchors, as defined on the sphere."]
     notes += about(evidence, "claim-alternatives", recorded, ["wikitext2"])
     return Table("Appendix E. Alternatives to a larger d_osc", columns, rows, notes)
 
 
-def _cells(here: Found, theirs: Found, pick) -> list[str]:
-    cells = []
-    for found, less in ((here, shown_gap), (theirs, printed_gap)):
-        softmax, oscillator = pick(found)
-        cells += [shown(softmax), shown(oscillator), less(oscillator, softmax)]
-    return cells
-
-
 def lines(evidence: Evidence) -> list[Line]:
     """Every number of Appendix E's elimination of alternatives."""
-    here, theirs, setting = of_ours(evidence), of_paper(), evidence.setting
-    found = [_change_line(change, here, theirs) for change in CHANGES]
-    found.append(_gain_line(here, theirs))
+    return [line for reading in READINGS for line in _lines(evidence, reading)]
+
+
+def _lines(evidence: Evidence, reading: str) -> Iterator[Line]:
+    here, theirs, setting = of_ours(evidence, reading), of_paper(), evidence.setting
+    for change in CHANGES:
+        yield _change_line(change, here, theirs, reading)
+    yield _gain_line(here, theirs, reading)
     for d in WIDTHS:
-        for n, who in enumerate(("softmax", "oscillator")):
-            values, paper = here.heads[d][n], theirs.heads[d][n]
-            same = same_value(values, of_sample(paper), setting)
-            what = f"8 heads, d_model {d}, {who}"
-            found.append(Line(what, shown(paper), shown(values), same, None, READING))
         (base, values), (paper_base, paper) = here.heads[d], theirs.heads[d]
+        if reading == "as published":
+            for who, a, b in (("softmax", base, paper_base), ("oscillator", values, paper)):
+                same = same_value(a, of_sample(b), setting)
+                yield Line(f"8 heads, d_model {d}, {who}", shown(b), shown(a), same, None, reading)
         expected = log_ratio(of_sample(paper), of_sample(paper_base))
-        found.append(
-            Line(
-                f"8 heads, d_model {d}, ratio to softmax (gap)",
-                f"{fmean(paper) / fmean(paper_base):.3f} ({printed_gap(paper, paper_base)})",
-                ratio(values, base),
-                same_ratio(values, base, expected),
-                gap_stays(here) if d == WIDTHS[-1] else None,
-                READING,
-            )
+        yield Line(
+            f"8 heads, d_model {d}, ratio to softmax (gap)",
+            f"{fmean(paper) / fmean(paper_base):.3f} ({printed_gap(paper, paper_base)})",
+            ratio(values, base),
+            same_ratio(values, base, expected),
+            gap_stays(here) if d == WIDTHS[-1] else None,
+            reading,
         )
-    return found
 
 
-def _change_line(change: str, here: Found, theirs: Found) -> Line:
+def _change_line(change: str, here: Found, theirs: Found, reading: str) -> Line:
     what, _ = CHANGES[change]
     paper, values = theirs.changed[change], here.changed[change]
     expected = log_ratio(of_sample(paper), of_sample(theirs.base))
@@ -197,7 +207,7 @@ def _change_line(change: str, here: Found, theirs: Found) -> Line:
         shown_gap(values, here.base) + _spread(values),
         same_ratio(values, here.base, expected),
         closes_little(f"lm-{change}", values, here.base, here.softmax),
-        READING,
+        reading,
     )
 
 
@@ -206,13 +216,13 @@ def _spread(values: Sequence[float]) -> str:
     return f" ± {mean_std(values)[1]:.2f}" if len(values) > 1 else ""
 
 
-def _gain_line(here: Found, theirs: Found) -> Line:
+def _gain_line(here: Found, theirs: Found, reading: str) -> Line:
     paper, found = (
         f"[{f.gains[0]:.2f}, {f.gains[1]:.2f}]" if f.gains else "no records" for f in (theirs, here)
     )
     same: Verdict = "not comparable" if here.gains else "no records"
     note = "no margin was set for a range; its lower end is the published clamp"
-    return Line("range of the learned gains β", paper, found, same, None, READING, note)
+    return Line("range of the learned gains β", paper, found, same, None, reading, note)
 
 
 def closes_little(

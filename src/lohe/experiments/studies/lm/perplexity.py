@@ -76,7 +76,8 @@ def same_ratio(a: Sequence[float], b: Sequence[float], paper: Estimate) -> Agree
     over, under = mean(a), mean(b)
     if over is None or under is None:
         return "inconclusive"
-    return Agreement(log_ratio(over, under) - paper, margin("perplexity_ratio"))
+    difference = log_ratio(over, under) - paper
+    return Agreement(difference, margin("perplexity_ratio"), effect=paper.value)
 
 
 def same_value(values: Sequence[float], paper: Estimate, setting: Setting) -> Agreement | Verdict:
@@ -100,6 +101,40 @@ def if_carried(same: Agreement | Verdict, setting: Setting, corpus: str) -> Agre
     """What a line says of its value; a trend carries no verdict."""
     compared = isinstance(same, Agreement) and is_trend(setting, corpus)
     return "not comparable" if compared else same
+
+
+def stands_in(setting: Setting, corpus: str) -> bool:
+    """WikiText-2 carries the verdict on what the paper has of TinyStories alone, where ours is a
+    trend: its ratios are judged by the paper's."""
+    return corpus == "wikitext2" and is_trend(setting, "tinystories")
+
+
+def compared(setting: Setting, corpus: str, same: Agreement | Verdict) -> Agreement | Verdict:
+    """What a line says that is about a number of the paper's on TinyStories."""
+    if corpus == "tinystories":
+        return if_carried(same, setting, corpus)
+    return same if stands_in(setting, corpus) or same == "no records" else "not reported"
+
+
+def told(setting: Setting, corpus: str, change: str, expected: Estimate) -> str:
+    """The paper's change on TinyStories, for a line about this corpus."""
+    if corpus == "tinystories":
+        return change
+    return (
+        f"{change} = {percent(expected)} (TinyStories)" if stands_in(setting, corpus) else UNPRINTED
+    )
+
+
+def percent(log_of_ratio: Estimate) -> str:
+    """+1.23 %: what a logarithm of a ratio means."""
+    return f"{100 * math.expm1(log_of_ratio.value):+.2f} %"
+
+
+def change(a: Sequence[float], b: Sequence[float], digits: int = 2) -> str:
+    """-2.07 = -1.93 %: of the mean, in perplexity and relative to b's."""
+    over, under = mean(a), mean(b)
+    relative = f" = {percent(log_ratio(over, under))}" if over and under else ""
+    return shown_gap(a, b, digits) + relative
 
 
 def name(setting: Setting, corpus: str) -> str:

@@ -15,7 +15,8 @@ from lohe.experiments.studies.lm.perplexity import (
     READINGS,
     UNPRINTED,
     about,
-    if_carried,
+    change,
+    compared,
     log_ratio,
     mean,
     name,
@@ -24,6 +25,7 @@ from lohe.experiments.studies.lm.perplexity import (
     run,
     same_ratio,
     same_value,
+    told,
 )
 from lohe.experiments.tables import Table, plus_minus, printed_gap, shown, shown_gap
 from lohe.experiments.verdicts import (
@@ -193,14 +195,13 @@ def _language_lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[L
                 same = same_value(values, paper, setting)
                 yield Line(what, _printed_cell(d, p), shown(values), same, None, reading)
             if p > 1:
-                change = _printed_mean(d, p) - _printed_mean(d, 1)
+                theirs = f"{_printed_mean(d, p) - _printed_mean(d, 1):+.2f}"
                 expected = log_ratio(paper, printed_perplexity(d, 1))
-                same = if_carried(same_ratio(values, of_power[1], expected), setting, corpus)
                 yield Line(
                     f"{what} less p = 1",
-                    f"{change:+.2f}" if reported else UNPRINTED,
-                    shown_gap(values, of_power[1]),
-                    same if reported or same == "no records" else "not reported",
+                    told(setting, corpus, theirs, expected),
+                    change(values, of_power[1]),
+                    compared(setting, corpus, same_ratio(values, of_power[1], expected)),
                     reading=reading,
                 )
     claim = sharper_is_better(samples)

@@ -6,23 +6,17 @@ from statistics import fmean
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
-from lohe.experiments.studies.lm.perplexity import PROTOCOL, if_carried
+from lohe.experiments.studies.lm.perplexity import (
+    PROTOCOL,
+    compared,
+    log_ratio,
+    same_ratio,
+    told,
+)
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few, listed
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import (
-    Agreement,
-    Claim,
-    Estimate,
-    Line,
-    exactly,
-    holm,
-    log,
-    margin,
-    of_sample,
-    ours,
-    significant,
-)
+from lohe.experiments.verdicts import Claim, Line, exactly, holm, of_sample, ours, significant
 from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
 from lohe.train import Run
@@ -84,14 +78,14 @@ def table_of_scores(evidence: Evidence) -> Table:
 
 
 def lines(evidence: Evidence) -> list[Line]:
-    """The claim on both corpora, then the printed means of TinyStories relative to softmax."""
+    """The claim on both corpora, then the printed means relative to softmax."""
     found = []
     for corpus in CORPORA:
         found.append(_descent_line(evidence, corpus))
         for reading in READINGS:
             found.append(_claim_line(evidence, corpus, reading))
             found.append(_part_line(evidence, corpus, reading))
-    return found + [_ratio_line(evidence, d) for d in DIMENSIONS]
+    return found + [_ratio_line(evidence, corpus, d) for corpus in CORPORA for d in DIMENSIONS]
 
 
 def _descent_line(evidence: Evidence, corpus: str) -> Line:
@@ -164,21 +158,16 @@ def _gaps(softmax: float, matched: float, oscillator: float) -> str:
     return f"{by_rank:.2f} of {whole:.2f}{share}"
 
 
-def _ratio_line(evidence: Evidence, d: int) -> Line:
+def _ratio_line(evidence: Evidence, corpus: str, d: int) -> Line:
     """Perplexity over softmax's in the same cohort."""
-    found, theirs = perplexities(evidence, "tinystories"), published_means()
-    what = f"{cohort.called(evidence, 'tinystories')}, softmax of rank {d}, over softmax"
-    paper = f"{theirs[d]:.2f} / {theirs[FULL]:.2f}"
-    if not found[d] or not found[FULL]:
-        return Line(what, paper, "", "no records")
-    shown = f"{fmean(found[d]):.2f} / {fmean(found[FULL]):.2f}"
-    if min(len(found[d]), len(found[FULL])) < 2:
-        return Line(what, paper, shown, "inconclusive", note="one seed has no spread")
+    setting, theirs, found = evidence.setting, published_means(), perplexities(evidence, corpus)
     softmax = of_sample(published("table4")["tinystories"]["softmax"])
-    difference: Estimate = (log(ours(found[d])) - log(ours(found[FULL]))) - (
-        log(exactly(theirs[d])) - log(softmax)
+    expected = log_ratio(exactly(theirs[d]), softmax)
+    same = same_ratio(found[d], found[FULL], expected)
+    return Line(
+        f"{cohort.called(evidence, corpus)}, softmax of rank {d}, over softmax",
+        told(setting, corpus, f"{theirs[d]:.2f} / {theirs[FULL]:.2f}", expected),
+        " / ".join(f"{fmean(x):.2f}" for x in (found[d], found[FULL]) if x),
+        compared(setting, corpus, same),
+        note="the spread behind the printed mean is not known",
     )
-    agreement = Agreement(difference, margin("perplexity_ratio"))
-    same = if_carried(agreement, evidence.setting, "tinystories")
-    note = "natural logarithms; the spread behind the printed mean is not known"
-    return Line(what, paper, shown, same, note=note)

@@ -202,15 +202,14 @@ def _claim(changes: Changes, kind: str) -> Claim | None:
     if task == "language":
         spread = f" [{low:+.4f}, {high:+.4f}]" if math.isfinite(high) else ""
         found = f"log ratio {change.value:+.4f}{spread} of {changes.subject.name}, allowed below "
-        found += f"{most}, by its mean"
-        return Claim(name, change.value < most if math.isfinite(change.value) else None, found)
+        return Claim(name, high < most if math.isfinite(high) else None, f"{found}{most}")
     found = f"90 % interval [{low:+.2f}, {high:+.2f}] pp, allowed ±{most} pp"
     return Claim(name, -most < low and high < most if math.isfinite(high) else None, found)
 
 
 def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> Line:
     """The change at the horizon that is said to be enough, for each of the tasks."""
-    inside: list[bool] = []
+    inside: list[bool | None] = []
     said, lacks, ours = [], [], []
     for subject in subjects:
         horizon, bound = ENOUGH[subject.language]
@@ -218,14 +217,14 @@ def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> L
         if change is None:
             lacks.append(subject.name)
             continue
-        inside.append(abs(change.value) <= bound)
+        low, high = change.interval(0.9)
+        inside.append(-bound <= low and high <= bound if math.isfinite(high) else None)
         text = f"{change.value:+.4f} nats" if subject.language else f"{change.value:+.2f} pp"
         ours.append(text)
-        low, high = change.interval(0.9)
         digits = 4 if subject.language else 2
         spread = f" [{low:+.{digits}f}, {high:+.{digits}f}]" if math.isfinite(high) else ""
         said.append(f"{subject.name} {text}{spread} at {horizon:g}")
-    holds = False if False in inside else None if lacks else True
+    holds = False if False in inside else None if lacks or None in inside else True
     claim = Claim("robust-settling", holds, "; ".join(said), lacks=", ".join(lacks))
     value: Verdict = "not reported" if inside else "no records"
     return Line("horizons that are enough", "5, 5, 30", ", ".join(ours), value, claim, reading)

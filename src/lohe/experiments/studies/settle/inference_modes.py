@@ -196,6 +196,11 @@ def _claim(record: Record | None, protocol: str, mode: str) -> Claim:
     ideal = record.result[f"{protocol}.closed_form"]
     said = [f"{ideal * math.expm1(x):+.2f} ({x:+.5f} of its log)" for x in (uniform, sequential)]
     found = f"perplexity {said[0]} with uniform, {said[1]} with sequential starts"
+    found += f", where +{LITTLE} of the log is allowed" if mode == "uniform" else ""
+    if protocol == "published":
+        closed = published("claim-inference-modes")["closed_form"]
+        theirs = (closed * math.expm1(fmean(published_changes(m))) for m in MODES)
+        found += f"; the paper: {' and '.join(f'{x:+.2f}' for x in theirs)}"
     holds = uniform < LITTLE if mode == "uniform" else sequential < uniform
     return Claim(name, holds if math.isfinite(uniform + sequential) else None, found)
 
