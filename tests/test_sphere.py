@@ -41,6 +41,11 @@ def test_angle_keeps_its_digits_at_both_ends(theta):
     assert abs(sphere.angle(x, y).item() - theta) < 1e-15
 
 
+def test_a_sphere_has_a_dimension():
+    with pytest.raises(ValueError, match=r"the dimension, 1 or more; got \(10, 0\)"):
+        sphere.uniform(10, 0)
+
+
 def test_uniform_has_no_preferred_direction(rng):
     z = sphere.uniform(200_000, 3, generator=rng, dtype=torch.float64)
     second_moment = z.T @ z / len(z)

@@ -63,6 +63,8 @@ def uniform(
     The draw is made on the generator's device and then moved, so one seed gives one sample on every
     device.
     """
+    if not shape or shape[-1] < 1:
+        raise ValueError(f"The last entry of a shape is the dimension, 1 or more; got {shape}.")
     source = generator.device if generator is not None else device
     return normalize(torch.randn(shape, generator=generator, dtype=dtype, device=source)).to(device)
 

@@ -210,6 +210,14 @@ def test_another_sphere_and_a_number_for_a_frequency_are_refused():
         ask(z0, h, 1.0, frequency=0.3)
 
 
+def test_frequencies_of_another_sphere_and_no_time_at_all_are_refused():
+    z0, h = torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0])
+    with pytest.raises(ValueError, match=r"\(..., 2, 2\); got shape \(3, 3\)"):
+        inspect.unwrap(flow)(z0, h, 1.0, torch.zeros(3, 3))
+    with pytest.raises(ValueError, match="forward in time, got t=nan"):
+        flow(z0, h, math.nan)
+
+
 def test_example_of_the_docstring():
     z = flow(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0]), 0.5)
     np.testing.assert_allclose(z, [math.tanh(1), 1 / math.cosh(1)], rtol=1e-6)

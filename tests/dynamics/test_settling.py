@@ -126,3 +126,12 @@ def test_tolerance_is_a_chord(tolerance):
         settling_time(h, h, tolerance)
     with pytest.raises(ValueError, match="between 0 and 2"):
         unsettled_probability(1.0, 30.0, tolerance, 2)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"norm": -1.0}, {"horizon": -1.0}, {"horizon": float("nan")}, {"d_osc": 1}]
+)
+def test_no_probability_of_nonsense(wrong):
+    asked = {"norm": 0.5, "horizon": 30.0, "tolerance": 0.01, "d_osc": 2} | wrong
+    with pytest.raises(ValueError, match="a norm >= 0, a horizon is >= 0 and d_osc at least 2"):
+        unsettled_probability(**asked)

@@ -45,7 +45,9 @@ def test_values_are_counted_by_verdict():
     assert set(shown["claim-budget"].values()) == {"0", "·"}
     assert shown["all"]["lines"] == "10"
     said = " ".join(report.values(sections()).notes)
-    assert "4 lines are in no column but the first, called not reported: the paper prints no" in said
+    assert (
+        "4 lines are in no column but the first, called not reported: the paper prints no" in said
+    )
     for word in report.VALUES:
         assert f"{word}: " in said, word  # the legend
 

@@ -29,7 +29,8 @@ def made_up(value, spread=0.0):
     `spread` between them."""
     records = []
     for measure in measures(Setting("quick")):
-        subject, further = subject_of(measure), spread * (measure.run.seed - 0.5)
+        subject, seed = subject_of(measure), measure.run.seed if measure.run else 0
+        further = spread * (seed - 0.5)
         curve = [
             {
                 "physics": one.name,

@@ -1,5 +1,6 @@
 """Mechanisms are values: hashable, JSON-able, told apart by their fields."""
 
+import inspect
 import json
 from dataclasses import asdict, fields, replace
 
@@ -7,6 +8,7 @@ import pytest
 import torch
 
 from lohe.attention import OscillatorAttention, PositionOffsetAttention, SoftmaxAttention
+from lohe.attention.oscillator import check_options
 from lohe.models import (
     Amplified,
     ExponentialReadout,
@@ -123,6 +125,21 @@ def test_appendix_e_adds_one_table_each():
     assert offset.phase_offsets.shape == (10,)
     amplified = Amplified().build(12, 3, 10)
     assert amplified.to_f.coupling_gain.shape == (3, 10)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"d_osc": 0}, "d_osc must be at least 2, got 0"),
+        ({"sharpness": 0.5}, "sharpness must be >= 1"),
+        ({"coupling": "x"}, "coupling='x' is not known. Choose from softplus"),
+    ],
+)
+def test_options_are_refused_where_they_are_given(options, said):
+    with pytest.raises(ValueError, match=said):
+        Oscillator(**options)
+    with pytest.raises(ValueError, match=r"d_osc is a number of things, an int, got 2\.5"):
+        inspect.unwrap(check_options)(5, 2.5, 1, None)  # past the tests' own checks of types
 
 
 def test_position_offset_on_a_sphere_is_refused():

@@ -36,6 +36,7 @@ BAD = {
     "sharpness for two heads": ({"sharpness": torch.ones(2)}, "each of the 3 heads, got shape"),
     "negative gain": ({"gain": -1.0}, "> 0, got -1.0"),
     "additive mask": ({"mask": torch.zeros(6, 6)}, "mask == 0"),
+    "mask of 1 and 0": ({"mask": torch.ones(6, 6, dtype=torch.long)}, r"`mask.bool\(\)`"),
     "mask of a wrong size": ({"mask": torch.ones(6, 5, dtype=torch.bool)}, r"\(2, 3, 6, 6\), got"),
     "a key mask as mask": ({"mask": torch.ones(2, 6, dtype=torch.bool)}, "goes in `key_mask`"),
     "a mask as key mask": ({"key_mask": torch.ones(6, 6, dtype=torch.bool)}, r"\(batch, keys\)"),

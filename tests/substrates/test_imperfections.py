@@ -1,5 +1,6 @@
 """Appendix C's imperfections: their statistics, their limits, and one draw for both passes."""
 
+import inspect
 import math
 
 import pytest
@@ -17,6 +18,7 @@ from lohe.substrates import (
     StateNoise,
     UniformStart,
 )
+from lohe.substrates.imperfections import check_generator, check_horizon, check_scale
 
 
 def drive(couplings, anchors):
@@ -244,3 +246,14 @@ def test_a_start_is_given_once(rng):
             FiniteHorizon(30.0, **given)
         with pytest.raises(ValueError, match="Integrated needs to know where"):
             Integrated(30.0, Euler(), **given)
+
+
+def test_wrong_kinds_of_arguments_are_named(rng):
+    owner = UniformStart(rng)
+    for check, given, said in (  # past the tests' own checks of types
+        (check_generator, 0, r"UniformStart draws from a torch\.Generator, got 0\. Give"),
+        (check_horizon, "30", "positive, finite time, got horizon='30'"),
+        (check_scale, "0.5", r"a number scale >= 0, got '0\.5'"),
+    ):
+        with pytest.raises(ValueError, match=said):
+            inspect.unwrap(check)(owner, given)

@@ -36,6 +36,15 @@ def test_a_run_that_cannot_be_is_refused(change, message):
         replace(agreement(Softmax()), **change)
 
 
+@pytest.mark.parametrize("kind", [AdamW, Adam])
+@pytest.mark.parametrize(
+    "rates", [{"lr": -1.0}, {"lr": float("nan")}, {"lr": 1.0, "weight_decay": -1.0}]
+)
+def test_an_optimiser_that_cannot_be_is_refused(kind, rates):
+    with pytest.raises(ValueError, match=r"needs lr > 0 and weight_decay >= 0, got Adam"):
+        kind(**rates)
+
+
 def test_steps_of_an_epoch_count_the_smaller_last_batch(data):
     assert short_sva.run().steps(data) == 3  # 64 + 64 + 22
     assert short_sva.run(limit=128).steps(data) == 2

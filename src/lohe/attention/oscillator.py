@@ -6,6 +6,7 @@ will do.
 """
 
 from collections.abc import Callable
+from numbers import Integral
 
 import torch
 from torch import Tensor, nn
@@ -227,6 +228,13 @@ class OscillatorAttention(nn.Module):
         with torch.no_grad():
             f, g, v = self.front_end(x, x, x)
             cache = Cache(self.max_tokens) if cache is None else cache
+            if not cache.tokens:
+                cache.layout = self.layout()
+            elif cache.layout != self.layout():
+                raise ValueError(
+                    f"The cache was begun by a layer with {cache.layout}, and this one has "
+                    f"{self.layout()}. Every layer decodes with a cache of its own."
+                )
             keys, key_mask = cache.append(g, key_mask)
             if self.ideal and self.backend in ("auto", "triton"):
                 options = (self.coupling, self.sharpness, self.gain, self.unit_anchors)
@@ -237,14 +245,19 @@ class OscillatorAttention(nn.Module):
             out = cache.readout(p, self.oscillators(p), v, self.backend)
             return self.to_out(merge_heads(out.to(v.dtype))), cache
 
+    def layout(self) -> str:
+        """The options that decide what a cache holds."""
+        return (
+            f"d_model={self.d_model}, heads={self.heads}, max_tokens={self.max_tokens}, "
+            f"d_osc={self.d_osc}, anchors={ANCHORS[not self.unit_anchors]!r}, "
+            f"sharpness={'learned' if self.log_excess is not None else self.fixed_sharpness}, "
+            f"gain={'learned' if self.log_gain is not None else self.fixed_gain}"
+        )
+
     def extra_repr(self) -> str:
         said = [
-            f"d_model={self.d_model}, heads={self.heads}, max_tokens={self.max_tokens}",
-            f"d_osc={self.d_osc}, coupling={self.coupling!r}, "
-            f"sharpness={'learned' if self.log_excess is not None else self.fixed_sharpness}",
-            f"anchors={ANCHORS[not self.unit_anchors]!r}, pads={PADS[self.read_pads]!r}",
-            f"gain={'learned' if self.log_gain is not None else self.fixed_gain}, "
-            f"causal={self.causal}",
+            self.layout(),
+            f"coupling={self.coupling!r}, pads={PADS[self.read_pads]!r}, causal={self.causal}",
         ]
         if self.drive is not reference.drive:
             said.append(f"drive={self.drive!r}")
@@ -262,6 +275,9 @@ def check_options(
     anchors: str = "sphere",
     pads: str = "masked",
 ) -> None:
+    for name, count in (("max_tokens", max_tokens), ("d_osc", d_osc)):
+        if not isinstance(count, Integral):
+            raise ValueError(f"{name} is a number of things, an int, got {count!r}.")
     if max_tokens < 1:
         raise ValueError(f"max_tokens must be at least 1, got {max_tokens}.")
     if d_osc < 2:

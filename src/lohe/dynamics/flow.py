@@ -28,7 +28,7 @@ def flow(
     >>> flow(z0.expand(5, 2), h, torch.linspace(0, 1, 5)).shape
     torch.Size([5, 2])
     """
-    if not isinstance(t, Tensor) and t < 0:
+    if not isinstance(t, Tensor) and not t >= 0:
         raise ValueError(
             f"flow runs forward in time, got t={t}. Backward is the flow of the opposite drive "
             "and frequency: flow(z0, -h, -t, -frequency)."
@@ -42,6 +42,11 @@ def flow(
         raise ValueError(
             f"frequency is a skew-symmetric tensor (..., d_osc, d_osc), got {frequency!r}. On the "
             "circle a rate w is torch.tensor([[0, -w], [w, 0]])."
+        )
+    if frequency is not None and frequency.shape[-2:] != (h.shape[-1], h.shape[-1]):
+        raise ValueError(
+            f"frequency turns the sphere of z0 and h, (..., {h.shape[-1]}, {h.shape[-1]}); got "
+            f"shape {tuple(frequency.shape)}."
         )
     t = torch.as_tensor(t, dtype=h.dtype, device=h.device)
     return drift(z0, h, t) if frequency is None else lifted_flow(z0, h, t, frequency)

@@ -74,6 +74,11 @@ def unsettled_probability(
     tensor(3.8948e-05, dtype=torch.float64)
     """
     norm = torch.as_tensor(norm, dtype=torch.float64, device="cpu")
+    if not horizon >= 0 or d_osc < 2 or bool((norm < 0).any()):
+        raise ValueError(
+            f"A drive has a norm >= 0, a horizon is >= 0 and d_osc at least 2, got norms from "
+            f"{norm.min().item():g} on, horizon={horizon}, d_osc={d_osc}."
+        )
     ratio = torch.exp(-norm * horizon) / half_angle_tangent(tolerance)
     return sphere.cap_probability(2 * torch.atan(ratio), d_osc)
 

@@ -17,6 +17,7 @@ from lohe.attention import (
     PositionOffsetAttention,
     SoftmaxAttention,
 )
+from lohe.attention.oscillator import check_options
 
 
 @runtime_checkable
@@ -101,6 +102,11 @@ class Oscillator(Layer):
     anchors: Literal["sphere", "free"] = "sphere"
     pads: Literal["masked", "as-published"] = "masked"
     freeze_values: bool = False
+
+    def __post_init__(self) -> None:
+        check_options(
+            1, self.d_osc, self.sharpness, self.gain, self.coupling, self.anchors, self.pads
+        )
 
     @classmethod
     def sharpened(cls, **changes: Any) -> "Oscillator":

@@ -160,7 +160,10 @@ def _check_per_head(name: str, x: float | Tensor, heads: int, *, least: float) -
                 "number."
             )
     elif not isinstance(x, Real) or isinstance(x, bool):
-        raise ValueError(f"`{name}` must be a number or a tensor, got {type(x).__name__}.")
+        raise ValueError(
+            f"`{name}` must be a number or a tensor, got {x!r}. A learned one belongs to a layer, "
+            "`lohe.OscillatorAttention`."
+        )
     elif not (x >= 1 if least == 1 else x > 0) or x == float("inf"):
         raise ValueError(f"`{name}` must be finite and {bound}, got {x}.")
 
@@ -171,8 +174,9 @@ def check_mask(name: str, mask: Tensor, size: tuple[int, int, int, int]) -> Tens
     if not isinstance(mask, Tensor) or mask.dtype != torch.bool:
         kind = mask.dtype if isinstance(mask, Tensor) else type(mask).__name__
         raise ValueError(
-            f"`{name}` must be a boolean tensor (True = may attend), got {kind}. An additive mask "
-            "of 0 and -inf becomes `mask == 0`; other additive biases have no meaning here."
+            f"`{name}` must be a boolean tensor (True = may attend), got {kind}. One of 1 (may "
+            "attend) and 0 becomes `mask.bool()`, an additive one of 0 (may attend) and -inf "
+            "`mask == 0`; other additive biases have no meaning here."
         )
     if name == "key_mask":
         if mask.shape != (batch, keys):

@@ -15,6 +15,7 @@ device and then moved: one seed gives one sample everywhere.
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from numbers import Real
 
 import torch
 from jaxtyping import Float
@@ -40,6 +41,7 @@ class Mismatch:
 
     def __post_init__(self) -> None:
         check_scale(self, self.scale)
+        check_generator(self, self.generator)
 
     def __call__(
         self, couplings: Float[Tensor, "*batch i j"], anchors: Float[Tensor, "*#batch j d_osc"]
@@ -65,6 +67,7 @@ class DeviceMismatch:
 
     def __post_init__(self) -> None:
         check_scale(self, self.scale)
+        check_generator(self, self.generator)
         shape = (self.heads, self.tokens, self.tokens)
         error = torch.randn(shape, generator=self.generator, device=self.generator.device)
         object.__setattr__(self, "factors", torch.exp(self.scale * error))
@@ -96,6 +99,7 @@ class StateNoise:
 
     def __post_init__(self) -> None:
         check_scale(self, self.scale)
+        check_generator(self, self.generator)
 
     def __call__(self, h: Float[Tensor, "*batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
         noise = normal(h.shape, h, self.generator)
@@ -119,6 +123,7 @@ class FrequencyDisorder:
 
     def __post_init__(self) -> None:
         check_scale(self, self.scale)
+        check_generator(self, self.generator)
         check_horizon(self, self.horizon)
 
     def __call__(self, h: Float[Tensor, "*batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
@@ -131,6 +136,9 @@ class UniformStart:
     """Start anywhere: a cold device, whose phases know nothing of the drive."""
 
     generator: torch.Generator = field(repr=False)
+
+    def __post_init__(self) -> None:
+        check_generator(self, self.generator)
 
     def __call__(self, h: Float[Tensor, "*batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
         return sphere.normalize(normal(h.shape, h, self.generator))
@@ -148,6 +156,7 @@ class SequentialStart:
 
     def __post_init__(self) -> None:
         check_scale(self, self.scale)
+        check_generator(self, self.generator)
 
     def __call__(
         self, h: Float[Tensor, "*batch tokens d_osc"]
@@ -221,16 +230,25 @@ def choose_start(owner: object, start: Settle | None, generator: torch.Generator
     )
 
 
-def check_scale(owner: object, scale: float) -> None:
-    if not 0 <= scale < math.inf:
+def check_generator(owner: object, generator: torch.Generator) -> None:
+    if not isinstance(generator, torch.Generator):
         raise ValueError(
-            f"{type(owner).__name__} takes the size of the imperfection as scale >= 0, got {scale}."
+            f"{type(owner).__name__} draws from a torch.Generator, got {generator!r}. Give "
+            "generator=torch.Generator().manual_seed(0)."
+        )
+
+
+def check_scale(owner: object, scale: float) -> None:
+    if not isinstance(scale, Real) or not 0 <= scale < math.inf:
+        raise ValueError(
+            f"{type(owner).__name__} takes the size of the imperfection as a number scale >= 0, "
+            f"got {scale!r}."
         )
 
 
 def check_horizon(owner: object, horizon: float) -> None:
-    if not 0 < horizon < math.inf:
+    if not isinstance(horizon, Real) or not 0 < horizon < math.inf:
         raise ValueError(
-            f"{type(owner).__name__} runs for a positive, finite time, got horizon={horizon}. "
-            "Time is in units of 1/‖h‖ for a unit drive; the paper takes 30."
+            f"{type(owner).__name__} runs for a positive, finite time, got horizon={horizon!r}. "
+            "Time has no unit: an oscillator comes to rest as exp(-‖h‖ t); the paper takes 30."
         )

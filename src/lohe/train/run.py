@@ -1,5 +1,6 @@
 """A run is a value: everything that decides its numbers, and nothing else."""
 
+import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -21,6 +22,9 @@ class AdamW:
     lr: float
     weight_decay: float = 1e-4
 
+    def __post_init__(self) -> None:
+        _check_rates(self)
+
     def build(
         self, parameters: list[Tensor], lr: Tensor | float, **how: Any
     ) -> torch.optim.Optimizer:
@@ -33,6 +37,9 @@ class Adam:
 
     lr: float
     weight_decay: float = 1e-4
+
+    def __post_init__(self) -> None:
+        _check_rates(self)
 
     def build(
         self, parameters: list[Tensor], lr: Tensor | float, **how: Any
@@ -142,6 +149,11 @@ def brief(value: Any, without: Collection[str] = ()) -> str:
         if f.name not in without and getattr(value, f.name) != f.default
     ]
     return f"{type(value).__name__}({', '.join(given)})" if given else type(value).__name__
+
+
+def _check_rates(optimizer: AdamW | Adam) -> None:
+    if not (0 < optimizer.lr < math.inf and 0 <= optimizer.weight_decay < math.inf):
+        raise ValueError(f"An optimiser needs lr > 0 and weight_decay >= 0, got {optimizer}.")
 
 
 def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:
