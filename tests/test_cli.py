@@ -172,8 +172,9 @@ def test_doctor_tells_a_backend_that_declines_from_one_that_breaks(monkeypatch):
         return right(*args, backend=backend, **kwargs)
 
     monkeypatch.setattr(lohe, "oscillator_attention", declining)
-    assert doctor.self_test("triton", "cpu").status == "absent"
-    assert doctor.self_test("triton", "cpu").detail == "triton needs another machine"
+    assert doctor.self_test("triton", "cpu").detail == "needs a CUDA device"
+    assert doctor.self_test("triton", "meta").status == "absent"
+    assert doctor.self_test("triton", "meta").detail == "triton needs another machine"
     assert doctor.self_test("chunked", "cpu").status == "failed"
 
 

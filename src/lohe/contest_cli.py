@@ -73,6 +73,8 @@ def contest_command(
         if stage not in STAGES:
             raise ValueError(f"{stage!r} is no stage. Choose from {', '.join(STAGES)}.")
         if stage == "page":
+            if not store.is_dir():
+                raise ValueError(f"--store {store} is no folder: there is nothing to make it of.")
             for path in page.write(out, _evidence(records)):
                 typer.echo(f"wrote {path}", err=True)
             return
@@ -187,6 +189,7 @@ def _report(stage: str, store: Store) -> None:
     for pack in todo:
         about, run = duration(seconds(pack.run, len(pack.seeds))), pack.run
         how = f"learning rate {run.optimizer.lr:g}, dropout {run.model.dropout:g}"
+        how += ", no positions" if run.model.positions == "none" else ""
         typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: about {about}")
     if todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))

@@ -159,6 +159,8 @@ def show_command(
             check_format(figure)
             if len(items) > 1:
                 raise ValueError(f"--figure {figure} takes one item, got {len(items)}.")
+            if item(names[0]).figure is None:
+                raise ValueError(f"{names[0]} has no figure: leave --figure out.")
         evidence = _evidence(store, scale, corpus, precision)
         _show(report.sections(items, evidence), evidence)
         if figure:
@@ -340,8 +342,7 @@ def _show(found: Sequence[Section], evidence: Evidence) -> None:
 
 def _draw(name: str, path: Path, evidence: Evidence) -> None:
     draw = item(name).figure
-    if draw is None:
-        raise ValueError(f"{name} has no figure: leave --figure out.")
+    assert draw is not None
     with drawing():
         save(draw(evidence), path)
     typer.echo(f"wrote {path}", err=True)

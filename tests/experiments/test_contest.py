@@ -208,7 +208,8 @@ def test_what_was_scored_on_test_before_is_read_from_the_records():
     found = seen.scored_elsewhere(made.evidence(elsewhere))
     for line in (
         "Oscillator at 2, 4, 8, 16, 32, 64",
-        "Oscillator(sharpness=4.0) at 2, 8",
+        "Oscillator(sharpness=2) at 2, 8",  # recorded as 2 and as 2.0
+        "Oscillator(sharpness=4) at 2, 8",
         "RankMatchedSoftmax at 2, 4, 8, 16",
         "Softmax",
     ):
@@ -677,9 +678,11 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     }[which]()
     found = made.evidence(records)
     written = page.write(tmp_path / "page.md", found)
-    assert [path.name for path in written] == ["page.md", "page.png"]
+    drawn = ["page.png"] if which in ("chosen", "everything") else []
+    assert [path.name for path in written] == ["page.md", *drawn]
     assert all(path.stat().st_size > 1000 for path in written)
     text = written[0].read_text()
+    assert ("(page.png)" in text) == bool(drawn)
     assert text == page.page(found, "page.png")  # the same from the same
     assert ("Nothing is decided yet" in text) == (which != "everything")
     if which == "nothing":

@@ -41,11 +41,15 @@ class Estimates:
         return fmean(each), False
 
     def measure(self, measure: Measure) -> float | None:
-        """Seconds that the same kind of measure took, on such data where there is a choice."""
+        """Seconds that the same kind of measure took on such data; None: unknown."""
         wanted = measure_recipe(measure)
-        kind = [g for g in self._groups.values() if g[0].recipe.get("type") == wanted["type"]]
-        groups = [g for g in kind if _task(g[0].recipe) == _task(wanted)] or kind
-        return fmean(r.wall_seconds for g in groups for r in g) if groups else None
+        such = [
+            record.wall_seconds
+            for first, *others in self._groups.values()
+            if first.recipe.get("type") == wanted["type"] and _task(first.recipe) == _task(wanted)
+            for record in (first, *others)
+        ]
+        return fmean(such) if such else None
 
 
 def _seconds(record: Record, seeds: int) -> float:

@@ -93,14 +93,14 @@ def page(evidence: Evidence, picture: str) -> str:
         f"**{verdict(evidence)}**",
         *([said] if (said := edges(evidence)) else []),
         preset(evidence),
-        f"![Perplexity against d_osc]({picture})",
-        *(_markdown(table(evidence)) for table in TABLES),
+        *([f"![Perplexity against d_osc]({picture})"] if choose.chosen(evidence) else []),
+        *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),
         *made_by(evidence),
         "## What p and a gain are on a substrate",
         measured_tables.ON_A_SUBSTRATE,
         _markdown(measured_tables.counted(evidence)),
         _markdown(tables.chosen_table(evidence)),
-        _markdown(tables.finalists(evidence)),
+        *(_markdown(found) for found in [tables.finalists(evidence)] if found.rows),
         "## Without a record yet",
         "\n".join(f"- {line}" for line in lacking(evidence))
         or "Nothing: the protocol is complete.",
@@ -163,11 +163,13 @@ def lacking(evidence: Evidence) -> list[str]:
 
 
 def write(path: Path, evidence: Evidence) -> list[Path]:
-    """The page at `path`, and its figure beside it."""
+    """The page at `path`, and its figure beside it once there is something to draw."""
     picture = path.with_suffix(".png")
+    files.write(path, page(evidence, picture.name).encode())
+    if choose.chosen(evidence) is None:
+        return [path]
     with drawing():
         save(figure(evidence), picture)
-    files.write(path, page(evidence, picture.name).encode())
     return [path, picture]
 
 

@@ -28,6 +28,8 @@ def scored_elsewhere(evidence: Evidence) -> list[str]:
 
 def rebuilt(recipe: Any) -> Any:
     """The mechanism that a recipe has as plain data."""
+    if isinstance(recipe, float) and recipe.is_integer():
+        return int(recipe)  # 2.0 and 2 are one sharpness
     if not isinstance(recipe, dict):
         return recipe
     kind = getattr(models, recipe["type"])
