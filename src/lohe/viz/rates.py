@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from lohe.viz.style import DEFINED, GREY, OSCILLATOR, SOFTMAX
+from lohe.viz.style import DEFINED, GREY, OSCILLATOR, SOFTMAX, without_caps
 
 COLORS = {"softmax": SOFTMAX, "as published": OSCILLATOR, "as defined": DEFINED}
 
@@ -73,10 +73,11 @@ def points(
     high: Float[np.ndarray, " points"],
     name: str,
     label: str,
+    ceiling: float = np.inf,
 ) -> None:
-    """Values with their intervals; what the paper published is hollow."""
-    reach = np.stack([values - low, high - values]).clip(0)
-    ax.errorbar(
+    """Values with their intervals, cut at `ceiling`; what the paper published is hollow."""
+    reach = np.stack([values - low, np.minimum(high, ceiling) - values]).clip(0)
+    drawn = ax.errorbar(
         at,
         values,
         yerr=reach,
@@ -89,3 +90,4 @@ def points(
         capsize=3,
         label=label,
     )
+    without_caps(drawn, high > ceiling)
