@@ -34,15 +34,16 @@ def by_threshold(
     )
 
 
-def mark(ax: Axes, at: float, text: str = "") -> None:
-    """A dotted line upward at `at`, said in words at its top."""
+def mark(ax: Axes, at: float, text: str = "", *, left: bool = False) -> None:
+    """A dotted line upward at `at`, said in words at its top, to the right or left of it."""
     ax.axvline(at, color=GREY, ls=":", lw=1.1)
     ax.annotate(
         text,
         (at, 0.98),
         xycoords=("data", "axes fraction"),
-        xytext=(3, 0),
+        xytext=(-3 if left else 3, 0),
         textcoords="offset points",
+        ha="right" if left else "left",
         va="top",
         color=GREY,
         fontsize=8,
