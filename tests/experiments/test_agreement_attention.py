@@ -420,6 +420,7 @@ def test_the_legend_names_only_what_is_there():
             )
             named = [text.get_text() for text in figure.legends[0].get_texts()]
             assert ("not uniform by Rayleigh's test" in named) == odd
+            assert named[:2] == ["start", "trained, as published"]
             plt.close(figure)
 
 

@@ -2,6 +2,8 @@
 
 from dataclasses import replace
 
+import matplotlib.pyplot as plt
+import numpy as np
 import pytest
 from invented import evidence
 from sva_records import cohort, find
@@ -14,6 +16,7 @@ from lohe.experiments.studies.sva.agreement_cohort import AS_DEFINED, AS_PUBLISH
 from lohe.measure.significance import mean_std
 from lohe.models import Softmax
 from lohe.train import AdamW
+from lohe.viz.style import drawing
 
 SETTING = Setting()
 NAMES = {"softmax": Softmax(), "oscillator": AS_PUBLISHED}
@@ -230,3 +233,25 @@ def test_both_reach_98_percent_in_the_published_standard_runs(lower_by, verdict)
 def test_all_mechanisms_are_in_every_cell():
     for runs in (widths.runs, sweeps.sweep_runs, sweeps.standard_runs):
         assert {run.model.attention for run in runs(Setting("smoke"))} == set(COMPARED.values())
+
+
+def test_no_failure_in_five_published_seeds_leaves_much_open():
+    with drawing():
+        figure = sweeps.figure_of_sweep(evidence([]))
+        (theirs,) = figure.axes[1].containers
+        (whisker,) = theirs.lines[2][0].get_segments()
+        plt.close(figure)
+    assert whisker[:, 1] == pytest.approx([0, 100 * (1 - 0.025 ** (1 / 5))])  # 0 to 52 %
+
+
+def test_an_interval_that_is_cut_at_100_percent_has_no_end_there():
+    with drawing():
+        figure = widths.figure_of_widths(evidence([]))
+        softmax, _ = figure.axes[0].containers
+        lower, upper = (caps.get_ydata() for caps in softmax.lines[1])
+        tops = [segment[1, 1] for segment in softmax.lines[2][0].get_segments()]
+        plt.close(figure)
+    assert np.isfinite(lower).all()
+    assert [np.isnan(cap) for cap in upper] == [top == 100 for top in tops]
+    assert 100 in tops
+    assert min(tops) < 100

@@ -16,6 +16,7 @@ from lohe.experiments.setting import COMPACT, PAPERS, Setting
 from lohe.experiments.studies.lm.perplexity import reported
 from lohe.experiments.studies.rank import cohort, effective_rank, flatness, rank_parity, truncation
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.bottleneck import figure_10
 from lohe.experiments.verdicts import judge
 from lohe.models import RankMatchedSoftmax, Softmax
 from lohe.viz.style import drawing
@@ -274,6 +275,18 @@ def test_figures_are_drawn(made, name, records):
         legends = [ax.get_legend() for ax in figure.axes]
         labels = {text.get_text() for legend in legends if legend for text in legend.get_texts()}
         assert any("paper" in label for label in labels)
+        plt.close(figure)
+
+
+def test_series_of_figure_10_differ_without_their_colour(made):
+    from matplotlib import pyplot as plt
+
+    with drawing():
+        figure = figure_10(made.evidence)
+        for ax in figure.axes:
+            lines = [container.lines[0] for container in ax.containers]
+            looks = [(x.get_marker(), x.get_linestyle(), x.get_mfc() == "white") for x in lines]
+            assert len(set(looks)) == len(looks) > 3
         plt.close(figure)
 
 

@@ -170,6 +170,7 @@ def test_table_and_figure_work_with_what_there_is(found):
         marks = [line.get_ydata() for line in middle.lines if len(line.get_xdata()) == 3]
         theirs = [(x["far"], 1 - x["converged"] - x["far"]) for x in PAPER["d_osc"].values()]
         np.testing.assert_allclose(marks, np.transpose(theirs))
+        assert "one model, the first seed" in figure.get_supxlabel()
         plt.close(figure)
 
 

@@ -146,9 +146,12 @@ def test_table_and_figure_with_and_without_records(setting):
     assert any("None of ours yet" in note for note in degenerate.table(evidence()).notes)
     with drawing():
         drawn, empty = degenerate.figure(full), degenerate.figure(evidence())
-    models = sum(len(s.runs(setting, r)) for s in SUBJECTS for r in s.readings)
-    # one line a model, the threshold, two groups of published points
-    assert len(drawn.axes[0].lines) == models + 3
+    groups = [len(s.runs(setting, r)) for s in SUBJECTS for r in s.readings]
+    # one line a model or two edges and a name, the threshold, two groups of published points
+    bands = [models > degenerate.FEW for models in groups]
+    lines = [3 if band else models for models, band in zip(groups, bands, strict=True)]
+    assert len(drawn.axes[0].lines) == sum(lines) + 3
+    assert len(drawn.axes[0].collections) == sum(bands) == 2
     assert len(empty.axes[0].lines) == 3
 
 

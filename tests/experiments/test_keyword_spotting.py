@@ -183,7 +183,8 @@ def test_figure_3_draws_means_and_deviations_of_the_records():
         assert len(ten.patches) == len(right.patches) == 9
         assert eight.get_ylim()[0] == 60
         labels = [text.get_text() for text in figure.legends[0].get_texts()]
-        assert labels == [*cells.MECHANISMS, "the paper", bars.WHISKERS]
+        whiskers = [f"{whose}, {bars.WHISKERS}" for whose in ("the paper", "ours")]
+        assert labels == [*cells.MECHANISMS, *whiskers]
         plt.close(figure)
 
 

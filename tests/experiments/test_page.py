@@ -10,6 +10,7 @@ import fakes
 from lohe.experiments import page
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import Setting
+from lohe.experiments.verdicts import rules
 
 VOID = {"meta", "img", "br"}
 
@@ -75,7 +76,7 @@ def test_everything_is_said(written):
     _, text, _ = written
     for said in (
         "Table 2. Something &amp; more",
-        "<td>95.78 ± 6.82</td>",
+        "<td>95.78\xa0±\xa06.82</td>",
         '<td class="good" data-name="value">reproduced</td>',
         '<td class="bad" data-name="value">differs</td>',
         '<td class="open" data-name="value">inconclusive</td>',
@@ -84,12 +85,21 @@ def test_everything_is_said(written):
         "why &lt;b&gt;not&lt;/b&gt;",
         "(values compared and Holm-corrected together: 3)",
         "Brackets behind it, or behind pp: its 90 % interval.",
+        "KWS: keyword spotting.",
         "before the full runs",
         "27,096 chunks",
         "the largest standard deviation over seeds in the published grid",
         "Fisher&#x27;s exact test on seeds",
     ):
         assert said in text, said
+
+
+def test_changes_of_the_rules_are_listed_by_date_and_whole(written):
+    changed = rules()["changed"]
+    entries = page.by_date(changed)
+    assert " ".join(entries) == changed
+    assert len(entries) == changed.count("2026-")
+    assert written[1].count("<li>2026-") == len(entries)
 
 
 def test_without_records_there_is_a_page_too(tmp_path):

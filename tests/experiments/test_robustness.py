@@ -221,8 +221,11 @@ def test_the_figure_has_three_rows_of_four(same, there):
         figure = robustness.figure_8(same if there else evidence())
     assert len(figure.axes) == 12
     _, texts = figure.axes[-1].get_legend_handles_labels()
-    assert texts[0] == "paper, TinyStories"
+    assert texts[0] == "paper (language: TinyStories)"
     assert len(texts) == (4 if there else 1)
+    # one legend names what is in any panel, and covers none
+    assert [text.get_text() for text in figure.legends[0].get_texts()] == texts
+    assert not any(ax.get_legend() for ax in figure.axes)
     # agreement was not published under imperfections: ours alone, or nothing
     said = [text.get_text() for text in figure.axes[4].texts]
     assert said == ([] if there else ["no records"])

@@ -3,6 +3,7 @@
 import matplotlib.pyplot as plt
 import numpy as np
 import pytest
+from matplotlib.text import Annotation
 
 from lohe.viz import bars
 from lohe.viz.style import drawing
@@ -30,11 +31,21 @@ def whiskers(ax, n: int) -> np.ndarray:
     return np.array([segment[:, 1] for segment in lines.get_segments()])
 
 
-def test_a_bar_for_every_number_and_its_mean_above(ax):
+def caps(ax, n: int) -> list[np.ndarray]:
+    """Heights of the lower and of the upper caps of series n."""
+    _, lines, _ = [c for c in ax.containers if hasattr(c, "has_yerr")][n]
+    return [line.get_ydata() for line in lines]
+
+
+def test_a_bar_for_every_number_and_its_mean_at_its_foot(ax):
     draw(ax)
+    ax.set_ylim(60, 103)
+    bars.numbers(ax)
     assert [bar.get_height() for bar in ax.patches] == [90, 95, 80]
     texts = {text.get_text(): text.get_position()[0] for text in ax.texts}
-    assert list(texts) == ["90.0", "95.0", "no records", "80.0"]
+    assert list(texts) == ["no records", "90.0", "95.0", "80.0"]
+    # where no whisker is, ours or the paper's
+    assert {text.xy[1] for text in ax.texts if isinstance(text, Annotation)} == {60}
     assert texts["no records"] == pytest.approx(1.21)
     middles = [bar.get_x() + bar.get_width() / 2 for bar in ax.patches]
     np.testing.assert_allclose(middles, [-0.21, 0.79, 0.21])
@@ -44,6 +55,7 @@ def test_a_bar_for_every_number_and_its_mean_above(ax):
 def test_whiskers_are_a_deviation_and_end_at_the_ceiling(ax):
     draw(ax, ceiling=100)
     np.testing.assert_allclose(whiskers(ax, 0), [[87, 93], [87, 100]])
+    np.testing.assert_equal(caps(ax, 0), [[87, 87], [93, np.nan]])  # the cut one has no end
     np.testing.assert_allclose(whiskers(ax, 1), [[80, 80]])  # one value has no spread
 
 
@@ -66,8 +78,8 @@ def test_one_legend_with_each_label_once(ax):
     assert [text.get_text() for text in legend.get_texts()] == [
         "a",
         "b",
-        "the paper",
-        bars.WHISKERS,
+        f"the paper, {bars.WHISKERS}",
+        f"ours, {bars.WHISKERS}",
     ]
 
 

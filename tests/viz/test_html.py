@@ -35,14 +35,16 @@ def test_a_picture_is_carried_by_the_page(tmp_path):
     assert 'alt="what it shows"' in page
 
 
-def test_a_wide_picture_scrolls_where_the_screen_is_narrow(tmp_path):
-    for width, least in ((1000, 0), (2000, 840)):
+def test_a_picture_scrolls_before_its_letters_are_too_small(tmp_path):
+    for width, least in ((1000, 420), (2000, 840)):  # letters are of one size in all of them
         header = b"\x89PNG\r\n\x1a\n\0\0\0\rIHDR" + width.to_bytes(4)
         (tmp_path / "a.png").write_bytes(header)
         picture = html.Picture(tmp_path / "a.png", "")
-        assert (f"min-width: {least}px" in html.figure([picture], "")) == bool(least)
-        assert ("wide" in html.figure([picture], "")) == bool(least)
-        assert "min-width" not in html.figure([picture, picture], "")
+        alone, both = html.figure([picture], ""), html.figure([picture, picture], "")
+        assert f"min-width: {least}px" in alone
+        assert 'wide" tabindex="0"' in alone
+        assert ("few" in alone) == (width == 1000)  # a small one is not blown up
+        assert "min-width" not in both
 
 
 def test_backticks_are_code_and_verdicts_have_a_colour():
@@ -52,6 +54,16 @@ def test_backticks_are_code_and_verdicts_have_a_colour():
     assert '<td class="good">consistent</td>' in html.table("t", ["a"], [["consistent"]])
     assert '<td class="bad">differs</td>' in html.table("t", ["a"], [["differs"]])
     assert "<td>1.0</td>" in html.table("t", ["a"], [["1.0"]])
+
+
+def test_a_table_repeats_no_heading_and_breaks_no_number():
+    rows = [["95.78 ± 6.82"]]
+    assert "<h3>" not in html.table("Table 2. Accuracy", ["a"], rows, below="Table 2. Accuracy, %")
+    assert "<h3>Table 2. Accuracy</h3>" in html.table("Table 2. Accuracy", ["a"], rows, below="")
+    assert "95.78\xa0±\xa06.82" in html.table("t", ["a"], rows)
+    assert "of <code>named</code></th>" in html.table("t", ["of `named`"], rows)
+    stacked = html.table("t", ["a", "of `named`"], [["", "1"]], narrow="stack")
+    assert 'data-name="of named"' in stacked
 
 
 def test_links_lead_to_headings():

@@ -1,5 +1,6 @@
 """The report as one page that carries its pictures, and the pictures beside it."""
 
+import re
 import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -23,6 +24,11 @@ ABOUT = (
     "published* is what the authors' code does, with anchors that may leave the sphere; *as "
     "defined* is what the paper says, with anchors on it."
 ).replace("*", "")
+GLOSSARY = (
+    "KWS: keyword spotting. SVA: subject-verb agreement. PPL: perplexity. pp: percentage points. "
+    "d_osc: dimensions of the space whose unit sphere an oscillator moves on. "
+    "p: power in the readout, where larger is sharper."
+)
 KINDS = {"table": "Tables", "figure": "Figures"}  # by how an item's name begins; else:
 STATEMENTS = "Statements in the text"
 END = {
@@ -53,7 +59,7 @@ def draw(section: Section, evidence: Evidence, folder: Path) -> Path | None:
 def page(found: Sequence[Section], pictures: Mapping[str, Path], evidence: Evidence) -> str:
     """The page as one string."""
     names = [s.name for s in found]
-    body = [html.paragraph(ABOUT), html.facts(_circumstances(evidence))]
+    body = [html.paragraph(ABOUT), html.paragraph(GLOSSARY), html.facts(_circumstances(evidence))]
     body += [html.heading("Contents", "contents"), html.contents(_contents(found))]
     body += [html.heading("Summary", "summary"), html.paragraph(report.overall(found))]
     for table in (report.values(found), report.claims(found)):
@@ -111,7 +117,7 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
         made = f"Made by `lohe show {section.name} --figure {picture.name}`."
         parts.append(html.figure([Picture(picture, item.title)], made))
     if item.table:
-        parts += _table(item.table(evidence))
+        parts += _table(item.table(evidence), below=item.title)
     if judged:
         columns, rows = verdict_rows(judged)
         parts.append(html.table("Verdicts", columns, rows, narrow="stack"))
@@ -137,12 +143,22 @@ def _rules(found: Sequence[Section]) -> list[str]:
     return [
         html.paragraph(
             f"Rules and margins were committed on {given['committed']}, before the full runs but "
-            f"for these: {given['seen_before']} Changed since: {given['changed']}"
+            f"for these: {given['seen_before']}"
         ),
+        html.details("Changed since, by date", [html.bullets(by_date(given["changed"]))]),
         html.facts({name.capitalize(): text for name, text in given["rules"].items()}),
         html.table(margins.title, margins.columns, margins.rows, narrow="stack", text=True),
         html.details("Every claim and its test", [_claims(found)]),
     ]
+
+
+def by_date(text: str) -> list[str]:
+    """A text whose sentences begin with dates, one entry a date.
+
+    >>> by_date("2026-11-16: one. More of it. 2026-11-17: two.")
+    ['2026-11-16: one. More of it.', '2026-11-17: two.']
+    """
+    return re.split(r"(?<=\.) (?=\d{4}-\d\d-\d\d)", text)
 
 
 def _claims(found: Sequence[Section]) -> str:
@@ -162,6 +178,6 @@ def _sources(found: Sequence[Section], evidence: Evidence) -> list[str]:
     return [*parts, html.table(table.title, table.columns, table.rows, narrow="stack", text=True)]
 
 
-def _table(table: Table, links: Sequence[str] = ()) -> list[str]:
-    shown = html.table(table.title, table.columns, table.rows, links=links)
+def _table(table: Table, links: Sequence[str] = (), below: str = "") -> list[str]:
+    shown = html.table(table.title, table.columns, table.rows, links=links, below=below)
     return [shown, html.bullets(table.notes, notes=True)] if table.notes else [shown]

@@ -1,13 +1,15 @@
 """Grouped bars with whiskers: drawing primitives, arrays in, axes out."""
 
 from collections.abc import Sequence
+from typing import Any, cast
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
 
-from lohe.viz.style import BLACK, GREY
+from lohe.viz.style import BLACK, GREY, legend_below, without_caps
 
 WHISKERS = "± standard deviation over seeds"
 WIDTH = 0.84  # of a group, where groups are 1 apart
@@ -21,12 +23,11 @@ def grouped(
     *,
     labels: Sequence[str],
     colors: Sequence[str],
-    digits: int = 1,
     ceiling: float = np.inf,
 ) -> None:
-    """A bar for each series in each group, its mean above it, whiskers of one deviation.
+    """A bar for each series in each group, whiskers of one deviation.
 
-    The place of a NaN says "no records". Whiskers end at `ceiling`: no accuracy is above 100 %.
+    The place of a NaN says "no records". Whiskers are cut at `ceiling`: no accuracy is above 100 %.
     """
     for n, (label, color) in enumerate(zip(labels, colors, strict=True)):
         x, mean, std = places(n, *means.shape), means[n], np.nan_to_num(stds[n])
@@ -37,25 +38,29 @@ def grouped(
         if not here.any():
             continue
         ax.bar(x[here], mean[here], WIDTH / len(means) * 0.94, color=color, label=label, lw=0)
-        ax.errorbar(
+        drawn = ax.errorbar(
             x[here], mean[here], [std[here], up[here]], fmt="none", ecolor=BLACK, lw=1, capsize=2
         )
-        for at, value, above in zip(x[here], mean[here], up[here], strict=True):
-            ax.annotate(
-                f"{value:.{digits}f}",
-                (at, value + above),
-                xytext=(0, 2),
-                textcoords="offset points",
-                ha="center",
-                va="bottom",
-                fontsize=7,
-                bbox={"facecolor": "white", "lw": 0, "pad": 0.3, "alpha": 0.85},
-                zorder=5,
-            )
+        without_caps(drawn, (up < std)[here])
     ax.set_xticks(range(len(groups)), groups)
     ax.set_xlim(-0.5, len(groups) - 0.5)
     ax.grid(visible=False, axis="x")
     ax.set_axisbelow(True)
+
+
+def numbers(ax: Axes, digits: int = 1) -> None:
+    """Heights of the bars at their feet, where no whisker is; the axis must have its limits."""
+    for bar in cast(list[Rectangle], ax.patches):
+        ax.annotate(
+            f"{bar.get_height():.{digits}f}",
+            (bar.get_x() + bar.get_width() / 2, max(0, ax.get_ylim()[0])),
+            xytext=(0, 3),
+            textcoords="offset points",
+            ha="center",
+            va="bottom",
+            fontsize=7,
+            bbox={"facecolor": "white", "lw": 0, "pad": 0.6, "alpha": 0.85},
+        )
 
 
 def _say_missing(ax: Axes, x: float) -> None:
@@ -78,7 +83,7 @@ def published(
     means: Float[np.ndarray, "series groups"],
     stds: Float[np.ndarray, "series groups"],
     *,
-    label: str = "the paper",
+    label: str = f"the paper, {WHISKERS}",
     ceiling: float = np.inf,
 ) -> None:
     """Published values on their bars, hollow: the same places as `grouped`, NaN where none is."""
@@ -104,16 +109,10 @@ def published(
 
 
 def legend(figure: Figure, ncols: int) -> None:
-    """One legend below all panels, each label once; whiskers come last."""
-    nothing = [np.nan]
-    figure.axes[0].errorbar(
-        nothing, nothing, nothing, fmt="none", ecolor=BLACK, lw=1, capsize=2, label=WHISKERS
-    )
-    named = {}
-    for ax in figure.axes:
-        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
-            named.setdefault(label, handle)
-    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=ncols)
+    """One legend below all panels; whiskers come last."""
+    look: Any = {"fmt": "none", "ecolor": BLACK, "lw": 1, "capsize": 2}
+    figure.axes[0].errorbar([np.nan], [np.nan], [np.nan], **look, label=f"ours, {WHISKERS}")
+    legend_below(figure, ncols)
 
 
 def places(n: int, series: int, groups: int) -> Float[np.ndarray, " groups"]:

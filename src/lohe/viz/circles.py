@@ -17,6 +17,7 @@ def angles(
     trained: Float[np.ndarray, "seeds anchors"],
     marked: Bool[np.ndarray, " seeds"],
     color: str,
+    label: str = "trained",
 ) -> None:
     """Angles in degrees, one column a seed: grey at the start, in colour trained.
 
@@ -26,7 +27,7 @@ def angles(
     for seed in np.asarray(seeds)[marked]:
         ax.axvspan(seed - 0.5, seed + 0.5, color=RED, alpha=0.12, lw=0)
     ax.plot(at.ravel(), _degrees(start), ".", color=GREY, ms=4, alpha=0.6, label="start")
-    ax.plot(at.ravel(), _degrees(trained), ".", color=color, ms=6, label="trained")
+    ax.plot(at.ravel(), _degrees(trained), ".", color=color, ms=6, label=label)
     if marked.any():
         ax.plot([], [], "s", color=RED, alpha=0.2, label="not uniform by Rayleigh's test")
     ax.set(ylabel="angle of the anchor, °", ylim=(-180, 180), yticks=range(-180, 181, 90))

@@ -125,7 +125,6 @@ def cumulative(
     ax: Axes,
     thresholds: Sequence[float],
     fractions: Sequence[float],
-    *,
     color: str,
     style: str,
     label: str | None,
@@ -141,6 +140,22 @@ def cumulative(
         alpha=0.7,
         label=label,
     )
+
+
+def band(
+    ax: Axes,
+    thresholds: Sequence[float],
+    fractions: Float[np.ndarray, "models thresholds"],
+    color: str,
+    style: str,
+    label: str,
+) -> None:
+    """From the least to the greatest of many such fractions, where their lines hid each other."""
+    low, high = fractions.min(axis=0), fractions.max(axis=0)
+    ax.fill_between(thresholds, low, high, color=color, alpha=0.15, lw=0)
+    ax.plot([], [], style, color=color, lw=5, alpha=0.35, label=label)
+    for edge in (low, high):
+        cumulative(ax, thresholds, edge.tolist(), color, style, None)
 
 
 def hollow(ax: Axes, x: Sequence[float], y: Sequence[float], *, color: str, label: str) -> None:

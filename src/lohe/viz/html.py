@@ -86,7 +86,7 @@ MARKS = {
     "not judged": "none",
     "no records": "none",
 }
-WIDE, READABLE = 1400, 0.42  # pixels of a picture of many panels; how far it may be scaled down
+WIDE, READABLE = 1400, 0.42  # pixels of a picture of many panels; how far any may be scaled down
 LONGEST_WORD = 24  # characters that fit the narrowest phone with room to spare
 
 
@@ -162,17 +162,20 @@ def table(
     narrow: Literal["scroll", "stack"] = "scroll",
     text: bool = False,
     links: Collection[str] = (),
+    below: str = "",
 ) -> str:
     """A table; where the screen is narrow it scrolls by itself, or its rows become short lists.
 
-    `text`: cells are sentences, to be wrapped. `links`: first cells that name a heading.
+    `text`: cells are sentences, to be wrapped. `links`: first cells that name a heading. Its title
+    is not repeated where the heading that it is `below` has said it.
     """
-    head = "".join(f'<th scope="col">{escape(column)}</th>' for column in columns)
+    head = "".join(f'<th scope="col">{_inline(column)}</th>' for column in columns)
     names = columns if narrow == "stack" else [""] * len(columns)
     body = "".join(f"<tr>{_row(row, names, links)}</tr>\n" for row in rows)
     kind = "scroll" + " stacked" * (narrow == "stack") + " text" * text
+    said = "" if title in below else f"<h3>{escape(title)}</h3>\n"
     return (
-        f'<h3>{escape(title)}</h3>\n<div class="{kind}" tabindex="0">'
+        f'{said}<div class="{kind}" tabindex="0">'
         f'<table aria-label="{escape(title)}"><thead><tr>{head}</tr></thead>\n'
         f"<tbody>\n{body}</tbody></table></div>"
     )
@@ -181,26 +184,27 @@ def table(
 def figure(pictures: Sequence[Picture], caption: str) -> str:
     """Pictures side by side where there is room, below one another where there is not.
 
-    A wide one by itself stays readable: where the screen is narrow it scrolls sideways.
+    One by itself stays readable: where the screen is narrow it scrolls sideways.
     """
-    least = _least_width(pictures[0].path) if len(pictures) == 1 else 0
-    style = f' style="min-width: {least}px"' if least else ""
+    alone = len(pictures) == 1
+    width = _width(pictures[0].path) if alone else 0
+    style = f' style="min-width: {round(READABLE * width)}px"' if alone else ""
     images = "".join(
         f'<img alt="{escape(picture.alt)}"{style} '
         f'src="data:image/png;base64,{_base64(picture.path)}">\n'
         for picture in pictures
     )
-    size = ' wide" tabindex="0' if least else " few" if len(pictures) < 3 else ""
+    size = " few" if len(pictures) < 3 and width <= WIDE else ""
+    size += ' wide" tabindex="0' if alone else ""
     return (
         f'<figure><div class="panels{size}">\n{images}</div>\n'
         f"<figcaption>{_inline(caption)}</figcaption></figure>"
     )
 
 
-def _least_width(path: Path) -> int:
-    """Pixels of a screen below which a PNG's letters are too small; 0 where any will do."""
-    width = int.from_bytes(path.read_bytes()[16:20])  # of its header
-    return round(READABLE * width) if width > WIDE else 0
+def _width(path: Path) -> int:
+    """Of a PNG, in pixels, as its header says."""
+    return int.from_bytes(path.read_bytes()[16:20])
 
 
 def _row(row: Sequence[str], names: Sequence[str], links: Collection[str]) -> str:
@@ -211,7 +215,7 @@ def _row(row: Sequence[str], names: Sequence[str], links: Collection[str]) -> st
 
 def _cell(text: str, name: str) -> str:
     kind = f' class="{MARKS[text]}"' if text in MARKS else ""
-    label = f' data-name="{escape(name)}"' if name else ""
+    label = f' data-name="{escape(name.replace("`", ""))}"' if name else ""
     return f"<td{kind}{label}>{_inline(text)}</td>"
 
 
@@ -220,12 +224,12 @@ def _link(name: str, text: str) -> str:
 
 
 def _inline(text: str) -> str:
-    """Plain text, in which `this` is code.
+    """Plain text, in which `this` is code. A number stays with its error.
 
     >>> _inline("run `lohe demo --quick` & see")
     'run <code>lohe demo <span>--quick</span></code> &amp; see'
     """
-    parts = escape(text).split("`")
+    parts = escape(text).replace(" ± ", "\N{NO-BREAK SPACE}±\N{NO-BREAK SPACE}").split("`")
     return "".join(_code(part) if n % 2 else part for n, part in enumerate(parts))
 
 

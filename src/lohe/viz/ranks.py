@@ -18,8 +18,12 @@ def series(
     marker: str = "o",
     line: str = "-",
     shift: float = 1.0,
+    hollow: bool = False,
 ) -> None:
-    """Values against a dimension, with error bars; `shift` moves them apart by a factor."""
+    """Values against a dimension, with error bars; `shift` moves them apart by a factor.
+
+    `hollow` tells them from others of their kind without regard to colour.
+    """
     if not values:
         return
     x = shift * np.array(list(values), dtype=float)
@@ -32,6 +36,7 @@ def series(
         label=label,
         marker=marker,
         ls=line,
+        mfc="white" if hollow else color,
         ms=5,
         lw=1.3,
         capsize=2.5,

@@ -4,7 +4,7 @@ import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
 
-from lohe.viz.style import DEFINED, GREY, OSCILLATOR, SOFTMAX
+from lohe.viz.style import DEFINED, GREY, OSCILLATOR, SOFTMAX, without_caps
 
 COLORS = {"softmax": SOFTMAX, "as published": OSCILLATOR, "as defined": DEFINED}
 
@@ -34,15 +34,16 @@ def by_threshold(
     )
 
 
-def mark(ax: Axes, at: float, text: str = "") -> None:
-    """A dotted line upward at `at`, said in words at its top."""
+def mark(ax: Axes, at: float, text: str = "", *, left: bool = False) -> None:
+    """A dotted line upward at `at`, said in words at its top, to the right or left of it."""
     ax.axvline(at, color=GREY, ls=":", lw=1.1)
     ax.annotate(
         text,
         (at, 0.98),
         xycoords=("data", "axes fraction"),
-        xytext=(3, 0),
+        xytext=(-3 if left else 3, 0),
         textcoords="offset points",
+        ha="right" if left else "left",
         va="top",
         color=GREY,
         fontsize=8,
@@ -73,10 +74,11 @@ def points(
     high: Float[np.ndarray, " points"],
     name: str,
     label: str,
+    ceiling: float = np.inf,
 ) -> None:
-    """Values with their intervals; what the paper published is hollow."""
-    reach = np.stack([values - low, high - values]).clip(0)
-    ax.errorbar(
+    """Values with their intervals, cut at `ceiling`; what the paper published is hollow."""
+    reach = np.stack([values - low, np.minimum(high, ceiling) - values]).clip(0)
+    drawn = ax.errorbar(
         at,
         values,
         yerr=reach,
@@ -89,3 +91,4 @@ def points(
         capsize=3,
         label=label,
     )
+    without_caps(drawn, high > ceiling)

@@ -4,6 +4,7 @@ Tokens are numbered: 0 is the beginning of the sentence, 1 its first word.
 """
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 from jaxtyping import Float
@@ -11,8 +12,12 @@ from matplotlib.axes import Axes
 
 from lohe.viz.style import ANCHOR, BLACK, GREY, OSCILLATOR
 
+ANCHORS = (
+    "anchors $r_j$, square by length; drawn outside\nof the circle to be seen, angles are real"
+)
 START = 0.45  # radius of the ring on which paths start
 ROOM = 0.19  # radians between two labels
+THICK, THIN = 3.0, 0.5  # points: lines of the strongest coupling, and of those too weak to be seen
 
 
 def circle(
@@ -28,23 +33,19 @@ def circle(
     """One head: anchors outside the circle, settled states on it, the last token's paths inside.
 
     Angles are real. An anchor's square grows with its length, a line's width with the coupling
-    of the last token to that anchor. Paths go outward in time, from 0 to `e_folds` = ‖h‖t.
+    of the last token to that anchor, from THIN on. Paths go outward in time, from 0 to
+    `e_folds` = ‖h‖t.
     """
     turn = np.linspace(0, 2 * np.pi, 200)
     ax.plot(np.cos(turn), np.sin(turn), color=BLACK, lw=0.8)
     ax.plot(START * np.cos(turn), START * np.sin(turn), color=GREY, lw=0.6)
     end = at(states[-1:], 1.0)[0]
+    look: Any = {"color": ANCHOR, "alpha": 0.45, "solid_capstyle": "round"}
+    widths = f"by width,\nthinnest: less than {100 * THIN / THICK:.0f} % of the head's strongest"
     for square, width in zip(at(anchors, 1.12), couplings / couplings.max(), strict=True):
         line = np.stack([end, square]).T
-        ax.plot(*line, color=ANCHOR, lw=2.2 * width, alpha=0.35, solid_capstyle="round")
-    ax.plot(
-        [],
-        [],
-        color=ANCHOR,
-        lw=2.2,
-        alpha=0.35,
-        label="couplings $w_{ij}$ of the last token, by width",
-    )
+        ax.plot(*line, **look, lw=max(THIN, THICK * width))
+    ax.plot([], [], **look, lw=THICK, label=f"couplings $w_{{ij}}$ of the last token, {widths}")
     radius = np.linspace(START, 1.0, paths.shape[1])
     for n, path in enumerate(paths):
         x, y = radius * np.cos(path), radius * np.sin(path)
@@ -55,7 +56,7 @@ def circle(
         ax.plot(x, y, color=OSCILLATOR, lw=1.2, alpha=0.8, label=label if n == 0 else None)
         ax.plot(x[0], y[0], "o", ms=4, mfc="white", mec=OSCILLATOR)
     size = 26 * lengths / lengths.max()
-    ax.scatter(*at(anchors, 1.12).T, s=size, marker="s", color=ANCHOR, label="anchors $r_j$")
+    ax.scatter(*at(anchors, 1.12).T, s=size, marker="s", color=ANCHOR, label=ANCHORS)
     ax.scatter(*at(states, 1.0).T, s=16, color=BLACK, zorder=4, label="settled states $z_i^*$")
     ax.scatter(*end, s=46, color=OSCILLATOR, zorder=5, label="settled state of the last token")
     numbers(ax, anchors, 1.16, 1.33, ANCHOR)
@@ -109,8 +110,10 @@ def heat(ax: Axes, weights: Float[np.ndarray, "i j"], words: Sequence[str]) -> N
     image = ax.imshow(np.where(past, weights, np.nan), cmap="cividis", vmin=0)
     ax.figure.colorbar(image, ax=ax, shrink=0.9, label="weight, mean over heads")
     ticks = np.arange(len(words))
-    ax.set_xticks(ticks, [f"{n + 1} {w}" for n, w in enumerate(words)], rotation=60, ha="right")
-    ax.set_yticks(ticks, [f"{w} {n + 1}" for n, w in enumerate(words)])
+    names = [f"{n + 1} {w}" for n, w in enumerate(words)]
+    ax.set_xticks(ticks, names, rotation=60, ha="right")
+    ax.set_yticks(ticks, names)
+    ax.set(xlabel="key", ylabel="query")
     ax.set_title("attention of the last layer (word 0, the beginning, left out)")
     ax.grid(visible=False)
 

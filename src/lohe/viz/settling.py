@@ -27,7 +27,7 @@ def circle(
     ax.scatter(x[0], y[0], s=14, facecolor="white", edgecolor=OSCILLATOR, zorder=3)
     ax.scatter(x[-1], y[-1], s=34, color=OSCILLATOR, zorder=4, label="oscillator, settled")
     at = np.stack([np.cos(anchors), np.sin(anchors)])
-    ax.scatter(*(1.13 * at), s=34, marker="s", color=ANCHOR, label="anchor")
+    ax.scatter(*(1.13 * at), s=34, marker="s", color=ANCHOR, label="anchor, drawn outside")
     for n, (x, y) in enumerate(1.27 * at.T):
         ax.annotate(str(n + 1), (x, y), ha="center", va="center")
     ax.set(aspect="equal", xlim=(-1.45, 1.45), ylim=(-1.45, 1.45))

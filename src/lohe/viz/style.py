@@ -1,5 +1,6 @@
 """One plot style for every picture: colour-blind safe, readable in print and on a phone."""
 
+import math
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,6 +39,21 @@ def drawing() -> Iterator[None]:
     mpl.use("Agg")
     with mpl.rc_context(rc=cast(Any, SETTINGS)):
         yield
+
+
+def without_caps(bars, cut) -> None:
+    """Error bars that are cut where values end (no accuracy is above 100 %) do not end there."""
+    upper = bars.lines[1][-1]
+    upper.set_ydata([math.nan if c else y for c, y in zip(cut, upper.get_ydata(), strict=True)])
+
+
+def legend_below(figure, ncols: int) -> None:
+    """One legend below all panels, where it covers nothing; each label once."""
+    named = {}
+    for ax in figure.axes:
+        for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
+            named.setdefault(label, handle)
+    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=ncols)
 
 
 def check_format(path: Path) -> None:

@@ -262,8 +262,9 @@ def figure(evidence: Evidence) -> Any:
         bars.published(ax, *cells.moments(published_measured("loss"), POSITIONS))
         ax.set(title=f"{words}, frames permuted", xlabel="positional encoding")
     low, high = axes[0, 0].get_ylim()
-    # room for markers at 0, and for the topmost number
-    axes[0, 0].set(ylabel="accuracy lost, pp", ylim=(min(low, -1), 1.05 * high))
+    axes[0, 0].set(ylabel="accuracy lost, pp", ylim=(min(low, -1), high))  # room for markers at 0
+    for ax in axes[0]:
+        bars.numbers(ax)
     bars.legend(figure, ncols=3)
     return figure
 

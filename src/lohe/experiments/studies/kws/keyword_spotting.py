@@ -175,7 +175,9 @@ def figure_3(evidence: Evidence) -> Any:
         lowest = min([lowest, *(mean[np.isfinite(mean)] - 5)])
     axes[0].set(ylim=(max(lowest, 0), 103), ylabel="validation accuracy, %")
     axes[-1].set_xlabel("sentences")
-    bars.legend(figure, ncols=5)
+    for ax in axes:
+        bars.numbers(ax)
+    bars.legend(figure, ncols=3)
     return figure
 
 

@@ -237,7 +237,8 @@ def figure_6(evidence: Evidence) -> Figure:
         "as defined": {"label": "ours, as defined", "color": DEFINED, "marker": "s"},
         PAPER: {"label": "published", "color": GREY, "marker": "o", "hollow": True},
     }
-    figure, axes = plt.subplots(2, 2, figsize=(9.5, 7.2), layout="constrained", sharex=True)
+    how: Any = {"layout": "constrained", "sharex": True, "gridspec_kw": {"wspace": 0.08}}
+    figure, axes = plt.subplots(2, 2, figsize=(10, 7.2), **how)
     for column, corpus in enumerate(CORPORA):
         top, bottom = axes[:, column]
         for who, here in laws(evidence, corpus):

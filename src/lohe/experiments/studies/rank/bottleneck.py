@@ -120,10 +120,11 @@ def _draw_ranks(ax: Any, evidence: Evidence, corpus: str) -> None:
     styles = {"as published": (BLUE, GREEN, 0.97), "as defined": (DEFINED, PURPLE, 1.03)}
     for reading, (before, after, shift) in styles.items():
         means, stds = of(reading, "similarity.mean"), of(reading, "similarity.std")
-        ranks.series(ax, means, stds, color=before, label=f"S, {reading} (± std)", shift=shift)
+        look: Any = {"shift": shift, "hollow": reading == "as defined"}
+        ranks.series(ax, means, stds, color=before, label=f"S, {reading} (± std)", **look)
         label = f"after the mask, {reading}"
         masked = of(reading, "attention.mean")
-        ranks.series(ax, masked, color=after, marker="^", label=label, shift=shift)
+        ranks.series(ax, masked, color=after, marker="^", label=label, **look)
     softmax = effective_rank.found(evidence, corpus, Softmax()).get("attention.mean")
     if softmax is not None and isfinite(softmax):
         ax.axhline(softmax, color=ORANGE, ls=":", lw=1.5, label="softmax, after the mask")
@@ -137,8 +138,10 @@ def _draw_ranks(ax: Any, evidence: Evidence, corpus: str) -> None:
     ranks.ceiling(ax, DIMENSIONS)
     ranks.dimensions(ax, DIMENSIONS, "d_osc")
     ax.set_ylabel("effective rank")
-    ax.set_ylim(0, 1.4 * ax.get_ylim()[1])  # room for the legend
-    ax.legend(fontsize=8, ncols=2, loc="upper left")
+    ax.set_ylim(0, 1.45 * ax.get_ylim()[1])  # room for the legend
+    said = "S = 1 + Z R$^T$: similarity of oscillators and anchors, before the mask"
+    how: Any = {"title": said, "title_fontsize": 8, "alignment": "left"}
+    ax.legend(fontsize=8, ncols=2, loc="upper left", **how)
 
 
 def _draw_perplexities(ax: Any, evidence: Evidence, corpus: str) -> None:
@@ -148,7 +151,8 @@ def _draw_perplexities(ax: Any, evidence: Evidence, corpus: str) -> None:
     labels = {"as_published": "softmax cut to r, leaks", "causal": "softmax cut to r, masked again"}
     for (name, label), color in zip(labels.items(), (ORANGE, RED), strict=True):
         cut = _present({r: truncation.found(evidence, corpus, r).get(name) for r in RANKS})
-        ranks.series(ax, cut, color=color, marker="v", line="--", label=label)
+        look: Any = {"line": "--", "hollow": name == "as_published"}
+        ranks.series(ax, cut, color=color, marker="v", label=label, **look)
     for reading, color in zip(READINGS, (BLUE, DEFINED), strict=True):
         found = {
             r: cohort.perplexities(evidence, corpus, cohort.oscillator(r - 1, reading))
@@ -156,7 +160,8 @@ def _draw_perplexities(ax: Any, evidence: Evidence, corpus: str) -> None:
         }
         means = {r: fmean(x) for r, x in found.items() if x}
         errors = {r: sem(x) for r, x in found.items() if x}
-        ranks.series(ax, means, errors, color=color, label=f"oscillator, {reading} (± SEM)")
+        look = {"label": f"oscillator, {reading} (± SEM)", "hollow": reading == "as defined"}
+        ranks.series(ax, means, errors, color=color, **look)
     found = rank_matched.perplexities(evidence, corpus)
     spread = {d: mean_std(x) for d, x in found.items() if x}
     means, stds = ({d: x[k] for d, x in spread.items()} for k in (0, 1))

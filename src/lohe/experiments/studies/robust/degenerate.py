@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 from statistics import fmean
 
+import numpy as np
 import torch
 
 from lohe.experiments.evidence import Evidence
@@ -30,6 +31,7 @@ from lohe.train import Run
 WEAK = 0.01  # ‖h‖ below this is degenerate
 RARE = 0.01  # fraction of oscillators, the claim's own bound
 BATCH = 250
+FEW = 5  # models, whose lines can be told apart
 THRESHOLDS = tuple(10 ** (k / 4) for k in range(-28, 17))  # of the distribution that is kept
 
 
@@ -216,33 +218,39 @@ def _percent(fractions: list[float]) -> str:
 
 
 def figure(evidence: Evidence):
-    """The distribution of ‖h‖ over oscillators, a thin line for each model."""
+    """The distribution of ‖h‖ over oscillators: a line for each model, many models as a band."""
     import matplotlib.pyplot as plt
 
-    from lohe.viz import curves, style
+    from lohe.viz import curves, rates, style
 
     drawn, ax = plt.subplots(figsize=(7.4, 4.2), layout="constrained")
     palette = (style.BLUE, style.GREEN, style.RED, style.PURPLE)
     colors = {subject.name: color for subject, color in zip(SUBJECTS, palette, strict=True)}
     for subject in SUBJECTS:
         for reading in subject.readings:
-            for n, record in enumerate(taken(evidence, subject, reading)):
-                curves.cumulative(
-                    ax,
-                    [row["below"] for row in record.curve],
-                    [row["count"] / record.result["oscillators"] for row in record.curve],
-                    color=colors[subject.name],
-                    style="-" if reading == "as published" else ":",
-                    label=f"{subject.name}, {reading}" if n == 0 else None,
-                )
+            models = [record for record in taken(evidence, subject, reading) if record.curve]
+            below = [row["below"] for row in models[0].curve] if models else []
+            fractions = [
+                [row["count"] / record.result["oscillators"] for row in record.curve]
+                for record in models
+            ]
+            look = (colors[subject.name], "-" if reading == "as published" else ":")
+            label = f"{subject.name}, {reading}"
+            if len(models) > FEW:
+                curves.band(ax, below, np.array(fractions), *look, f"{label}: {len(models)} models")
+                continue
+            for n, row in enumerate(fractions):
+                curves.cumulative(ax, below, row, *look, label if n == 0 else None)
     rows = [row for row in published("claim-degenerate")["rows"] if row["fraction"] > 0]
     for task in dict.fromkeys(row["task"] for row in rows):
         fractions = [row["fraction"] for row in rows if row["task"] == task]
         where = [WEAK] * len(fractions)
         curves.hollow(ax, where, fractions, color=colors[task], label=f"{task}, paper")
-    ax.axvline(WEAK, color=style.GREY, ls=":", lw=1)
-    ax.set(xlabel="drive norm ‖h‖", ylabel="fraction of oscillators below", ylim=(1e-6, 1.2))
-    ax.legend(loc="upper left", bbox_to_anchor=(1.0, 1.0))
+    rates.mark(ax, WEAK, f"weakly driven:\n‖h‖ < {WEAK}", left=True)
+    # one oscillator of WikiText-2's millions has its place
+    ax.set(xlabel="drive norm ‖h‖", ylabel="fraction of oscillators below", ylim=(1e-7, 1.2))
+    said = f"one line per model;\nmore than {FEW}: band from the\nleast to the greatest"
+    ax.legend(title=said, loc="upper left", bbox_to_anchor=(1.0, 1.0), alignment="left")
     return drawn
 
 

@@ -234,7 +234,7 @@ def figure_8(evidence: Evidence):
     """Figure 8 (fig:robustness): change of the metric under each imperfection, and by horizon."""
     import matplotlib.pyplot as plt
 
-    from lohe.viz import curves
+    from lohe.viz import curves, style
 
     figure, axes = plt.subplots(3, 4, figsize=(12.5, 8.5), layout="constrained")
     rows = {"KWS": [KWS], "SVA": [SVA], "Language": [WIKITEXT2, TINYSTORIES]}
@@ -246,25 +246,24 @@ def figure_8(evidence: Evidence):
             ax.set_title(f"{name}: {title}")
             ax.set_xlabel("horizon T" if kind == "settling" else "size s")
         panels[0].set_ylabel(YLABEL[subjects[0].language])
-        panels[-1].legend(loc="best", fontsize=8)
     figure.suptitle(
         "Change from the closed form; bars: standard error, none where one model was run once. "
         "Rates of frequency disorder: deviation s/√2 as published, s as defined",
         fontsize=10,
     )
+    style.legend_below(figure, ncols=4)
     return figure
 
 
 def _panel(
     evidence: Evidence, subjects: Sequence[Subject], kind: str, levels: Sequence[float]
 ) -> list[Any]:
-    """The published points, and ours in both readings."""
+    """The published points, and ours in both readings; one legend serves all panels."""
     from lohe.viz import style
 
     last = subjects[-1]
-    several = len(subjects) > 1
     theirs = [reported(last, kind, level) for level in levels]
-    label = f"paper, {last.name}" if several else "paper"
+    label = f"paper (language: {TINYSTORIES.name})"
     found = [_series(label, levels, theirs, last, style.GREY, "s", hollow=True)]
     for subject in subjects:
         for reading in subject.readings:
@@ -273,7 +272,8 @@ def _panel(
             values = [changes.at(which, level) for level in levels]
             color = style.OSCILLATOR if reading == "as published" else style.DEFINED
             color, mark = (style.PURPLE, "^") if subject is TINYSTORIES else (color, "o")
-            label = f"ours, {reading}" + (f", {subject.name}" if several else "")
+            label = f"ours, {reading} (language: {WIKITEXT2.name})"
+            label = f"ours, {reading}, {subject.name}" if subject is TINYSTORIES else label
             found.append(_series(label, levels, values, subject, color, mark))
     return [series for series in found if series.levels]
 

@@ -17,6 +17,7 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     NO_RECORDS,
     OSCILLATORS,
     READINGS,
+    kind,
     none_yet,
     undecided,
 )
@@ -144,7 +145,7 @@ def figure_of_anchors(evidence: Evidence) -> Figure:
     """The nine angles of every seed."""
     import matplotlib.pyplot as plt
 
-    from lohe.viz import circles, rates
+    from lohe.viz import circles, rates, style
 
     found = {name: records for name, records in measured(evidence).items() if records}
     rows = max(len(found), 1)
@@ -157,14 +158,12 @@ def figure_of_anchors(evidence: Evidence) -> Figure:
             np.array([r.curve[0][when] for r in records]) for when in ("start", "trained")
         )
         odd = np.array([significant(r.result["trained.p"]) for r in records])
-        circles.angles(ax, seeds, start, trained, odd, rates.color(name))
+        label = f"trained, {kind(name)[1]}"
+        circles.angles(ax, seeds, start, trained, odd, rates.color(name), label)
         ax.set_title(name)
     axes[-1, 0].set_xlabel("seed")
     if found:
-        named = {}
-        for ax in axes[:, 0]:
-            named = dict(zip(*reversed(ax.get_legend_handles_labels()), strict=True)) | named
-        figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=3)
+        style.legend_below(figure, ncols=4)
     else:
         axes[0, 0].set_title(NO_RECORDS)
     return figure

@@ -170,7 +170,7 @@ def figure_of_sweep(evidence: Evidence) -> Figure:
     """Failure rates with their 95 % intervals in every cell."""
     import matplotlib.pyplot as plt
 
-    from lohe.viz import rates
+    from lohe.viz import rates, style
 
     figure, axes = plt.subplots(1, 2, figsize=(8.4, 3.9), sharey=True, layout="constrained")
     cells = _cells(evidence)
@@ -186,17 +186,12 @@ def figure_of_sweep(evidence: Evidence) -> Figure:
                 rates.points(ax, at, shares, low, high, name, f"{name}, {len(kept[0][1])} seeds")
         ax.set_xticks(range(len(RATES)), [f"{lr:g}" for lr in RATES])
         ax.set(xlabel="learning rate", title=f"{epochs} epochs", xlim=(-0.5, 2.5), ylim=(-2, None))
-    theirs = (
-        100
-        * published("claim-sva-sweep")["weak_cell_at_40_epochs"]
-        / published("claim-sva-sweep")["runs"]
-    )
-    nothing = np.array([theirs])
-    rates.points(axes[1], np.array([0.3]), nothing, nothing, nothing, PAPER, f"{PAPER}, 5 seeds")
+    failed, runs = (published("claim-sva-sweep")[x] for x in ("weak_cell_at_40_epochs", "runs"))
+    low, high = proportion_interval(failed, runs)
+    share, low, high = (np.array([100 * x]) for x in (failed / runs, low, high))
+    rates.points(axes[1], np.array([0.3]), share, low, high, PAPER, f"{PAPER}, {runs} seeds")
     axes[0].set_ylabel("failed seeds, %, with 95 % interval")
-    legends = [ax.get_legend_handles_labels() for ax in axes]
-    named = {text: mark for legend in legends for mark, text in zip(*legend, strict=True)}
-    figure.legend(list(named.values()), list(named), loc="outside lower center", ncols=2)
+    style.legend_below(figure, ncols=2)
     return figure
 
 

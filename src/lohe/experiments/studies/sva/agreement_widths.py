@@ -277,11 +277,11 @@ def figure_of_widths(evidence: Evidence) -> Figure:
             if kept:
                 at, values, low, high = map(np.array, zip(*kept, strict=True))
                 label = f"{name}, {max(map(len, cells))} seeds"
-                high = np.minimum(high, 100)  # no accuracy is above
-                rates.points(ax, at + 0.13 * (n - 2), values, low, high, name, label)
+                at = at + 0.13 * (n - 2)
+                rates.points(ax, at, values, low, high, name, label, ceiling=100)
         ax.set_xticks(range(len(WIDTHS)), [str(d) for d in WIDTHS])
         ax.set(xlabel="feed-forward width d_ff", title=f"{metric} accuracy")
-    axes[0].set_ylabel("mean accuracy, %, with 90 % interval")
+    axes[0].set_ylabel("mean accuracy, %, with 90 % interval\n(no cap where cut at 100)")
     figure.legend(*axes[0].get_legend_handles_labels(), loc="outside lower center", ncols=3)
     return figure
 
