@@ -115,6 +115,8 @@ def _setup(
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):
         raise ValueError(f"device={device!r} is not here. Choose cpu, cuda, or auto.")
+    if backend == "triton" and device == "cpu":
+        raise ValueError('backend="triton" needs a CUDA device; on a CPU choose auto or chunked.')
     dtype = dtype or ("bfloat16" if device == "cuda" else "float32")
     _known(set=(name, SETS), backend=(backend, BACKENDS), dtype=(dtype, DTYPES))
     generator = torch.Generator(device)

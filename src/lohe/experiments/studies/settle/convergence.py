@@ -67,7 +67,6 @@ def table_6(evidence: Evidence) -> Table:
     notes = [
         "% with an error below 0.01 in the last layer, by RK45 (± standard error as a subsample), "
         "exact flow and formula; % with one above 0.1 and the mean error by the flow.",
-        "free anchors: as published, unit: as defined.",
         "weak, antip.: % that are late because even an equatorial start would be (weak drive), or "
         "because theirs is closer to the antipode.",
     ]
@@ -85,7 +84,7 @@ def table_6(evidence: Evidence) -> Table:
 def _row(cohort: Cohort, setting: Setting, d_osc: int, one: Settled) -> tuple[str, ...]:
     row, (solved, se) = one.at(), one.rk45
     return (
-        f"{cohort.name(setting)}, {_anchors(cohort)}",
+        f"{cohort.name(setting)}, {cohort.reading}",
         str(d_osc),
         f"{100 * solved:.1f}±{100 * se:.1f}",
         f"{100 * row['converged']:.2f}",
@@ -205,7 +204,7 @@ def table_of_horizons(evidence: Evidence) -> Table:
     groups, paper = by_model(evidence), published("table6")
     rows = [
         (
-            f"{cohort.name(evidence.setting)}, {_anchors(cohort)}",
+            f"{cohort.name(evidence.setting)}, {cohort.reading}",
             *(f"{100 * models[2].at(horizon)['converged']:.2f}" for horizon in HORIZONS),
             f"{models[2].late('.last')} of {models[2].trajectories}",
         )
@@ -349,10 +348,6 @@ def _percents(fractions: Iterable[float], digits: int = 1) -> str:
 
 def _list(items: Iterable[object]) -> str:
     return ", ".join(str(x) for x in items)
-
-
-def _anchors(cohort: Cohort) -> str:
-    return {"as published": "free", "as defined": "unit"}[cohort.reading]
 
 
 ITEMS: dict[str, Item] = {
