@@ -139,6 +139,7 @@ def table(evidence: Evidence) -> Table:
         "lowered: pairs whose weight falls if their coupling is raised by a little, in percent; "
         "elsewhere: rows whose largest weight is not at the largest coupling. Mean, and range over "
         f"models; up to {EXAMPLES} examples without padding, all layers and heads.",
+        "Of the models of the package: keywords and language as published only.",
         "z_i·r_j itself always rises; all other weights may rise more (theory.weight_response).",
     ]
     if not rows:

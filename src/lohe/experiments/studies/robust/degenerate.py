@@ -18,6 +18,7 @@ from lohe.experiments.studies.robust.observed import observe, real_tokens
 from lohe.experiments.studies.robust.physics import SCALES
 from lohe.experiments.studies.robust.subjects import (
     KWS,
+    ONE_READING,
     SUBJECTS,
     SVA,
     TINYSTORIES,
@@ -109,7 +110,7 @@ def table(evidence: Evidence) -> Table:
         rows.append((f"{row['task']}, paper", "1", *cells, f"{row['median']:.3g}"))
     notes = [
         f"Oscillators with ‖h‖ < {WEAK}, in percent, mean and range over models; all layers and "
-        "heads, no padding.",
+        f"heads, no padding. {ONE_READING}",
         "Both keyword rows of the paper are models without positional encoding, two runs of one "
         "configuration and seed: the fraction varies 17-fold between them (D9).",
     ]

@@ -22,6 +22,7 @@ from lohe.experiments.studies.robust.devices import (
 from lohe.experiments.studies.robust.physics import HORIZONS, SCALES
 from lohe.experiments.studies.robust.subjects import (
     KWS,
+    ONE_READING,
     SUBJECTS,
     SVA,
     TINYSTORIES,
@@ -91,7 +92,8 @@ def _notes(evidence: Evidence, name: str) -> list[str]:
         "Change from the closed form, accuracy in percentage points, language models in percent of "
         "perplexity (WikiText-2's by the published protocol); ± standard error, over models where "
         "there are several, else over draws. "
-        "Paper: one model, over draws; SVA five models, error unknown.",
+        "Paper: one model, over draws, so that `differs` means from that model; SVA five models, "
+        f"error unknown. {ONE_READING}",
         f"Models: {said}; the selected epoch, where the paper's keyword model is that of the last. "
         f"The whole validation split. Subset: one model, {DRAWS} draws, {KWS.subset} clips or "
         f"{WIKITEXT2.subset} chunks, as many as the paper's; ours are evenly spaced.",

@@ -71,6 +71,7 @@ WIKITEXT2 = Subject("WikiText-2", articles, "nats", seeds=3, draws=1, subset=100
 TINYSTORIES = Subject(
     "TinyStories", stories, "nats", seeds=1, draws=5, subset=100, few=1, readings=("as published",)
 )
+ONE_READING = "TinyStories as published only: both readings are WikiText-2's."
 SUBJECTS = (KWS, SVA, WIKITEXT2, TINYSTORIES)
 
 

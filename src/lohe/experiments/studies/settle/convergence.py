@@ -14,6 +14,7 @@ from lohe.experiments.item import Figure, Item
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.robust.subjects import ONE_READING
 from lohe.experiments.studies.settle import inference_modes, integrators, sequential
 from lohe.experiments.studies.settle.drives import AS_DEFINED, AS_PUBLISHED, COHORTS, Cohort
 from lohe.experiments.studies.settle.settling import DEGREES, HORIZON, HORIZONS, Settled, Settling
@@ -66,7 +67,8 @@ def table_6(evidence: Evidence) -> Table:
     columns = ("model", "d", "RK45", "flow", "formula", ">0.1", "error", "weak", "antip.")
     notes = [
         "% with an error below 0.01 in the last layer, by RK45 (± standard error as a subsample), "
-        "exact flow and formula; % with one above 0.1 and the mean error by the flow.",
+        "exact flow and formula; % with one above 0.1 and the mean error by the flow. "
+        + ONE_READING,
         "weak, antip.: % that are late because even an equatorial start would be (weak drive), or "
         "because theirs is closer to the antipode.",
     ]
@@ -215,7 +217,10 @@ def table_of_horizons(evidence: Evidence) -> Table:
     left = f"{paper['failures']['at_5000']} of {paper['trajectories']}"
     rows.append(("TinyStories, paper", *values, left))
     columns = ("model", *(f"T = {horizon:g}" for horizon in HORIZONS), "late at 5000")
-    notes = ["% of trajectories with an error below 0.01, d_osc = 2, last layer; exact flow."]
+    notes = [
+        "% of trajectories with an error below 0.01, d_osc = 2, last layer; exact flow. "
+        + ONE_READING
+    ]
     if not any(groups.values()):
         notes.append(evidence.setting.none_yet("figure7"))
     return Table("Figure 7. Converged against the horizon", columns, rows, notes)

@@ -20,6 +20,7 @@ from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
+from lohe.experiments.studies.robust.subjects import ONE_READING
 from lohe.experiments.studies.settle.drives import COHORTS, drives
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
@@ -164,7 +165,7 @@ def table(evidence: Evidence) -> Table:
     notes = [
         "Largest angles in degrees from the fixed point at T = 30, of the exact flow (which lacks "
         "time, not accuracy), RK45 and Euler, and between these two; first layer. median: the "
-        "larger one of RK45's and Euler's.",
+        f"larger one of RK45's and Euler's. {ONE_READING}",
         "> 40: oscillators so strongly driven that Euler jumps between two states for ever.",
     ]
     if not rows:

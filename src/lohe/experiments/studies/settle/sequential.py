@@ -13,6 +13,7 @@ from lohe.experiments.measures import Bench, Findings, Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
+from lohe.experiments.studies.robust.subjects import ONE_READING
 from lohe.experiments.studies.settle.drives import COHORTS, Cohort, drives
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line
@@ -100,7 +101,7 @@ def table(evidence: Evidence) -> Table:
         rows.append(("TinyStories, paper", d, *errors, f"{_published_ratio(d):.2f}", "", ""))
     notes = [
         "Mean error at T = 30 from uniform starts and from the previous token's fixed point with "
-        f"noise {NOISE}, their ratio, and % converged; last layer, exact flow.",
+        f"noise {NOISE}, their ratio, and % converged; last layer, exact flow. {ONE_READING}",
     ]
     if not ours:
         notes.append(evidence.setting.none_yet("claim-sequential"))
