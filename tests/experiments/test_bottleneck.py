@@ -71,17 +71,6 @@ def test_the_published_numbers_decide_the_claims(made, name):
     assert claims(name, made.evidence) == PAPER_SAYS[name]
 
 
-@pytest.mark.parametrize("name", NAMES)
-def test_without_records_nothing_is_decided(name):
-    evidence = Evidence([], Setting("full"))
-    undecided = dict.fromkeys(PAPER_SAYS[name])
-    assert claims(name, evidence) == undecided
-    assert {str(line.value) for line in item(name).lines(evidence)} == {"no records"}
-    table = item(name).table
-    if table:
-        assert "None of ours yet at scale full" in table(evidence).notes[-1]
-
-
 def changed(made: MadeUp, find: str, times: float) -> Evidence:
     """Every result of this name, scaled."""
     scaled = [

@@ -6,7 +6,7 @@ from functools import cache
 import keyword_records as given
 import numpy as np
 import pytest
-from keyword_records import COMPACTLY, EVERYWHERE, PAPER, difference, evidence, of_run, verdicts
+from keyword_records import COMPACTLY, PAPER, difference, evidence, of_run, verdicts
 
 from lohe.experiments import item
 from lohe.experiments.reported import published
@@ -186,21 +186,6 @@ def test_figure_3_draws_means_and_deviations_of_the_records():
         whiskers = [f"{whose}, {bars.WHISKERS}" for whose in ("the paper", "ours")]
         assert labels == [*cells.MECHANISMS, *whiskers]
         plt.close(figure)
-
-
-@pytest.mark.parametrize("name", ITEMS)
-@pytest.mark.parametrize("setting", EVERYWHERE, ids=lambda s: f"{s.scale}-{s.corpora.name}")
-def test_without_records_every_item_says_so(name, setting):
-    nothing, study = evidence(setting), item(name)
-    assert study.table
-    table = study.table(nothing)
-    assert f"lohe run {name} --scale {setting.scale}" in table.notes[-1]
-    assert all(len(row) == len(table.columns) for row in table.rows)
-    for line in study.lines(nothing):
-        assert line.value in ("no records", "not reported")
-        assert line.claim is None or line.claim.holds is None
-    if study.figure:
-        draw_and_close(study.figure, nothing)
 
 
 @pytest.mark.parametrize("name", ITEMS)
