@@ -22,9 +22,10 @@ from lohe.experiments.verdicts import (
     Estimate,
     Line,
     Verdict,
+    gap,
     margin,
+    mean,
     of_sample,
-    ours,
 )
 from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, Softmax
@@ -111,11 +112,6 @@ def grid_rows(title: str, found: Grid) -> list[tuple[str, ...]]:
     return rows
 
 
-def gap(a: Sample, b: Sample) -> Estimate | None:
-    """Mean of a minus mean of b, both ours; None where one of them has no spread."""
-    return ours(a) - ours(b) if min(len(a), len(b)) > 1 else None
-
-
 def value_line(
     what: str,
     sample: Sample,
@@ -129,10 +125,9 @@ def value_line(
     value: Agreement | Verdict = "not comparable"
     if not sample:
         value = NONE
-    elif comparable and len(sample) < 2:
-        value = "inconclusive"
     elif comparable:
-        value = Agreement(ours(sample) - of_sample(paper), margin(within))
+        found = mean(sample)
+        value = Agreement(found - of_sample(paper), margin(within)) if found else "inconclusive"
     return Line(what, shown(paper), shown(sample), value, reading=reading)
 
 

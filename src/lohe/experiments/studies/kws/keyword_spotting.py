@@ -16,7 +16,7 @@ from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Grid, Sample
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import Claim, Line, gap
 from lohe.models import Mechanism
 from lohe.train import Run
 
@@ -129,7 +129,7 @@ def by_row(evidence: Evidence, words: str, split: str = "valid") -> dict[str, li
 
 def frozen_claim(full: Sample, frozen: Sample) -> Claim:
     """kws-frozen: 90 % interval of full minus frozen accuracy below 1 pp."""
-    found = cells.gap(full, frozen)
+    found = gap(full, frozen)
     if found is None:
         return cells.undecided("kws-frozen", {"full": full, "frozen W_V": frozen})
     holds = found.interval(cells.CLAIMED_AT)[1] < FROZEN_COSTS

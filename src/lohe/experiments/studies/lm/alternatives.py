@@ -21,20 +21,13 @@ from lohe.experiments.studies.lm.perplexity import (
     READINGS,
     about,
     log_ratio,
-    mean,
     perplexities,
     ratio,
     same_ratio,
     same_value,
 )
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import (
-    Claim,
-    Line,
-    Verdict,
-    of_sample,
-    rules,
-)
+from lohe.experiments.verdicts import Claim, Line, Verdict, mean, of_sample, rules
 from lohe.measure.significance import mean_std
 from lohe.models import (
     Amplified,

@@ -14,7 +14,6 @@ from lohe.experiments.studies.lm.perplexity import (
     about,
     if_carried,
     log_ratio,
-    mean,
     name,
     oscillator,
     perplexities,
@@ -24,7 +23,7 @@ from lohe.experiments.studies.lm.perplexity import (
     same_value,
 )
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import Claim, Line, of_sample, significant
+from lohe.experiments.verdicts import Claim, Line, mean, of_sample, significant
 from lohe.models import Softmax
 from lohe.train import Run
 

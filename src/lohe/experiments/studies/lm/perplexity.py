@@ -12,7 +12,7 @@ from statistics import fmean
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import shown_gap
-from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, ours
+from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, mean
 from lohe.models import Mechanism, Oscillator
 from lohe.tasks import Task
 from lohe.train import Run
@@ -56,12 +56,6 @@ def by_seed(evidence: Evidence, corpus: str, attention: Mechanism) -> dict[int, 
 def perplexities(evidence: Evidence, corpus: str, attention: Mechanism) -> list[float]:
     """Of our runs, in order of seed."""
     return list(by_seed(evidence, corpus, attention).values())
-
-
-def mean(values: Sequence[float]) -> Estimate | None:
-    """None where it has no error: fewer than two runs, or one that diverged."""
-    usable = len(values) > 1 and all(math.isfinite(x) for x in values)
-    return ours(values) if usable else None
 
 
 def log_ratio(a: Estimate, b: Estimate) -> Estimate:

@@ -20,7 +20,6 @@ from lohe.experiments.verdicts import (
     Line,
     Verdict,
     margin,
-    ours,
     printed,
 )
 from lohe.measure.significance import fisher, mean_std
@@ -136,16 +135,6 @@ def kind(name: str) -> tuple[str, str]:
     """
     mechanism, _, reading = name.partition(", ")
     return mechanism, reading
-
-
-def mean(sample: Sequence[float]) -> Estimate | None:
-    """Mean of our seeds; None where there are not two of them."""
-    return ours(sample) if len(sample) > 1 else None
-
-
-def gap(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
-    """Mean of a minus mean of b."""
-    return ours(a) - ours(b) if min(len(a), len(b)) > 1 else None
 
 
 def middle(sample: Sequence[float], resamples: int = 2000) -> Estimate | None:
