@@ -33,6 +33,16 @@ def run(setting: Setting, corpus: str, attention: Mechanism, seed: int = 0) -> R
     return make(attention, seed)
 
 
+def runs(setting: Setting, mechanisms: Sequence[Mechanism], seeds: int) -> list[Run]:
+    """All of them on both corpora, so many seeds of each at full scale."""
+    return [
+        run(setting, corpus, mechanism, seed)
+        for corpus in CORPORA
+        for mechanism in mechanisms
+        for seed in setting.seeds_of(corpus, seeds)
+    ]
+
+
 def metric(setting: Setting, corpus: str) -> str:
     """What is reported: as published, unless stories were kept back from selection."""
     if corpus == "wikitext2":

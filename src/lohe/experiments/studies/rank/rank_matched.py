@@ -6,6 +6,7 @@ from statistics import fmean
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.perplexity import (
     PROTOCOL,
     compared,
@@ -30,12 +31,7 @@ def runs(setting: Setting) -> list[Run]:
     trained: list[Mechanism] = [Softmax()]
     trained += [cohort.oscillator(d, reading) for reading in READINGS for d in few(setting, WIDEST)]
     trained += [RankMatchedSoftmax(d_qk=d) for d in few(setting, DIMENSIONS)]
-    return [
-        cohort.run(setting, corpus, mechanism, seed)
-        for corpus in CORPORA
-        for mechanism in trained
-        for seed in setting.seeds_of(corpus, cohort.SEEDS)
-    ]
+    return perplexity.runs(setting, trained, cohort.SEEDS)
 
 
 def perplexities(evidence: Evidence, corpus: str) -> dict[int, list[float]]:

@@ -8,6 +8,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.rank import cohort, effective_rank
 from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, few
 from lohe.experiments.verdicts import Claim, Line
@@ -23,12 +24,7 @@ def runs(setting: Setting) -> list[Run]:
     """What the power law is fitted to."""
     trained: list[Mechanism] = [Softmax()]
     trained += [cohort.oscillator(d, reading) for reading in READINGS for d in few(setting, FITTED)]
-    return [
-        cohort.run(setting, corpus, mechanism, seed)
-        for corpus in CORPORA
-        for mechanism in trained
-        for seed in setting.seeds_of(corpus, cohort.SEEDS)
-    ]
+    return perplexity.runs(setting, trained, cohort.SEEDS)
 
 
 def measures(setting: Setting) -> list[Measure]:
