@@ -12,6 +12,7 @@ from lohe.attention import OscillatorAttention
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Findings
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm.perplexity import oscillator, run
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import DIMENSIONS, batches, is_word, on_cores
 from lohe.measure.rank import effective_rank, rank
@@ -145,7 +146,7 @@ def _by_head(
 
 def of(setting: Setting, corpus: str, mechanism: Mechanism) -> EffectiveRank:
     """The measurement on the model of seed 0."""
-    return EffectiveRank(cohort.run(setting, corpus, mechanism), cohort.chunks(setting))
+    return EffectiveRank(run(setting, corpus, mechanism), cohort.chunks(setting))
 
 
 def found(evidence: Evidence, corpus: str, mechanism: Mechanism) -> dict[str, float]:
@@ -158,4 +159,4 @@ def by_dimension(
     evidence: Evidence, corpus: str, reading: str, name: str
 ) -> dict[int, float | None]:
     """One number, e.g. "similarity.mean", of the oscillators of each d_osc."""
-    return {d: found(evidence, corpus, cohort.oscillator(d, reading)).get(name) for d in DIMENSIONS}
+    return {d: found(evidence, corpus, oscillator(reading, d)).get(name) for d in DIMENSIONS}

@@ -14,7 +14,7 @@ from lohe.attention.projections import merge_heads, split_heads
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Findings
 from lohe.experiments.setting import Setting
-from lohe.experiments.studies.lm.perplexity import reported
+from lohe.experiments.studies.lm.perplexity import reported, run
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import batches, on_cores
 from lohe.measure.rank import truncate
@@ -107,7 +107,7 @@ def perplexity(
 def of(setting: Setting, corpus: str, rank: int) -> Truncation:
     """The measurement on the softmax model of seed 0, over the whole validation split."""
     chunks = cohort.chunks(setting) if setting.scale == "smoke" else None
-    return Truncation(cohort.run(setting, corpus, Softmax()), rank, chunks)
+    return Truncation(run(setting, corpus, Softmax()), rank, chunks)
 
 
 def found(evidence: Evidence, corpus: str, rank: int) -> dict[str, float]:
