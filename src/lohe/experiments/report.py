@@ -285,15 +285,7 @@ def _finding(item: str, judged: Judged, claim: Claim) -> Finding:
 
 def _recorded(runs: Iterable[Run], evidence: Evidence) -> dict[Run, Record]:
     """Those of the runs that have a record."""
-    groups: dict[Run, set[int]] = {}
-    for run in runs:
-        groups.setdefault(replace(run, seed=0), set()).add(run.seed)
-    return {
-        replace(run, seed=record.seed): record
-        for run, seeds in groups.items()
-        for record in evidence.records(run)
-        if record.seed in seeds
-    }
+    return {run: record for run in runs if (record := evidence.recorded(run))}
 
 
 def _measured(measures: Iterable[Measure], evidence: Evidence) -> dict[Measure, Record]:
