@@ -18,7 +18,7 @@ from lohe.train import Run
 VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
 TREND = "(trend)"
-NONE = "·"  # a zero that is not to be looked at
+ZERO = "·"  # a zero that is not to be looked at
 NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
 LEGEND = (
     "reproduced: the 90 % interval of our value minus the printed one is inside the margin; "
@@ -273,7 +273,7 @@ def _not_judged(judged: Judged) -> Judged:
 
 def _counted(name: str, total: int, words: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
     count = Counter(said)
-    return (name, str(total), *(str(count[word] or NONE) for word in words))
+    return (name, str(total), *(str(count[word] or ZERO) for word in words))
 
 
 def _finding(item: str, judged: Judged, claim: Claim) -> Finding:

@@ -90,7 +90,7 @@ def coupling_lines(evidence: Evidence) -> list[Line]:
 def _within_range(evidence: Evidence, sample: Sample) -> Agreement | Verdict:
     """The printed range has no spread of its own: our mean against its middle."""
     if not sample:
-        return cells.NONE
+        return cells.NO_RECORDS
     if not evidence.setting.corpora.published:
         return "not comparable"
     if len(sample) < 2:
@@ -102,7 +102,7 @@ def _within_range(evidence: Evidence, sample: Sample) -> Agreement | Verdict:
 def _no_gap(a: Sample, b: Sample) -> Agreement | Verdict:
     found = gap(a, b)
     if found is None:
-        return "inconclusive" if a and b else cells.NONE
+        return "inconclusive" if a and b else cells.NO_RECORDS
     return Agreement(found, margin("kws_accuracy"))
 
 

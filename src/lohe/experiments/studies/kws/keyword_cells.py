@@ -15,8 +15,8 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import NO_RECORDS as NONE
 from lohe.experiments.verdicts import (
+    NO_RECORDS,
     Agreement,
     Claim,
     Estimate,
@@ -124,7 +124,7 @@ def value_line(
     """A mean beside the published one, judged where the data are the paper's."""
     value: Agreement | Verdict = "not comparable"
     if not sample:
-        value = NONE
+        value = NO_RECORDS
     elif comparable:
         found = mean(sample)
         value = Agreement(found - of_sample(paper), margin(within)) if found else "inconclusive"
@@ -164,7 +164,7 @@ def gap_line(
     note: str = "",
 ) -> Line:
     """Mean of a minus mean of b, beside the published gap: judged whatever the keywords are."""
-    found, value = gap(a, b), NONE
+    found, value = gap(a, b), NO_RECORDS
     if a and b:
         value = "not reported" if paper is None else "inconclusive"
     if found is not None and paper is None:

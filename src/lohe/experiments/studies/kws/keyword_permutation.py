@@ -199,7 +199,7 @@ def _strength_line(
         f"{words}: loss without positions over softmax's, sinusoidal and learned",
         f"comparable ({', '.join(shown)})",
         ours_shown,
-        "not comparable" if ours_shown else cells.NONE,
+        "not comparable" if ours_shown else cells.NO_RECORDS,
         strength_claim(losses, {where: softmax[where] for where in ENCODED}),
         reading,
         "the losses are judged one by one" if ours_shown else "",
@@ -222,7 +222,7 @@ def strength_claim(oscillator: Sample, softmax: Mapping[str, Sample]) -> Claim:
 
 def _agreement(losses: Sample, theirs: Sample) -> Agreement | Verdict:
     if len(losses) < 2:
-        return "inconclusive" if losses else cells.NONE
+        return "inconclusive" if losses else cells.NO_RECORDS
     return Agreement(ours(losses) - of_sample(theirs), margin("permutation_loss"))
 
 
