@@ -9,7 +9,7 @@ from typer.testing import CliRunner
 import fakes
 from lohe import cli, experiments, run_cli
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Findings, measure_recipe
+from lohe.experiments.measures import Taken, measure_recipe
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
 from lohe.models import Oscillator
@@ -129,7 +129,7 @@ class Interrupted:
 
     run: None = None
 
-    def take(self, bench) -> Findings:
+    def take(self, bench) -> Taken:
         raise KeyboardInterrupt
 
 

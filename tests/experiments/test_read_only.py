@@ -12,7 +12,7 @@ from typer.testing import CliRunner
 import fakes
 from lohe import cli
 from lohe.experiments import PAPER
-from lohe.experiments.measures import Findings, measure_recipe
+from lohe.experiments.measures import Taken, measure_recipe
 from lohe.experiments.store.store import Store
 
 
@@ -59,7 +59,7 @@ def test_what_is_missing_is_refused_with_a_remedy(store, small_disk, monkeypatch
     measures = [fakes.Tosses(7)] if missing == "a measure" else []
     item = replace(PAPER["table2"], runs=lambda s: more, measures=lambda s: measures)
     monkeypatch.setitem(PAPER, "table2", item)
-    monkeypatch.setattr(fakes.Tosses, "take", lambda self, bench: Findings({}))
+    monkeypatch.setattr(fakes.Tosses, "take", lambda self, bench: Taken({}))
     freeze(small_disk)
     result = lohe("run", "table2", "--store", store.root)
     assert result.exit_code == 1

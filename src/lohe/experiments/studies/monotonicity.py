@@ -10,7 +10,7 @@ from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.lm import perplexity
@@ -43,7 +43,7 @@ class Monotonicity:
     run: Run
     examples: int
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         model, split = bench.model(self.run).double(), bench.data(self.run).valid.to(bench.device)
         whole = real_tokens(split).all(dim=1).nonzero()[:, 0]
         few = min(self.examples, len(whole))
@@ -56,7 +56,7 @@ class Monotonicity:
             doubles = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
             found += sum(map(_counts, observe(model, **doubles)[1]), torch.zeros_like(found))
         pairs, lowered, rows, elsewhere = found.tolist()
-        return Findings({"pairs": pairs, "lowered": lowered, "rows": rows, "elsewhere": elsewhere})
+        return Taken({"pairs": pairs, "lowered": lowered, "rows": rows, "elsewhere": elsewhere})
 
 
 def _counts(layer: Seen) -> Tensor:

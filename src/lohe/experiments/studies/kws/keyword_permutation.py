@@ -12,7 +12,7 @@ from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
+from lohe.experiments.measures import Bench, Measure, Taken, on_seeds
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
@@ -52,7 +52,7 @@ class FramePermutation:
     run: Run
     permutations: tuple[int, ...] = (0, 1, 2)
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         """For each split: intact, each permutation, and what they lose on average, pp."""
         model, data = bench.model(self.run), bench.data(self.run)
         result: dict[str, float] = {}
@@ -69,7 +69,7 @@ class FramePermutation:
             result |= {f"{name}.permuted.{seed}": x for seed, x in permuted.items()}
             result |= {f"{name}.permuted": fmean(permuted.values())}
             result |= {f"{name}.loss": intact - fmean(permuted.values())}
-        return Findings(result)
+        return Taken(result)
 
 
 def reordered(split: Split, order: Int[Tensor, " frame"]) -> Split:

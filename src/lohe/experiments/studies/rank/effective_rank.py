@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lohe.attention import OscillatorAttention
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.lm.perplexity import oscillator, run
 from lohe.experiments.studies.rank import cohort
@@ -46,7 +46,7 @@ class EffectiveRank:
     chunks: int = 128
 
     @torch.no_grad()
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         model = bench.model(self.run).double()  # the rank is a matter of small singular values
         spectra: dict[str, list[Tensor]] = {}
         words = pairs = cut = 0
@@ -61,7 +61,7 @@ class EffectiveRank:
                 spectra.setdefault(name, []).append(on_cores(torch.linalg.svdvals, x))
         whole = {name: torch.cat(parts) for name, parts in spectra.items()}
         clamped = {"clamped": cut / pairs} if pairs else {}
-        return Findings(_summary(whole, words) | clamped, _by_head(whole))
+        return Taken(_summary(whole, words) | clamped, _by_head(whole))
 
 
 def matrices(model: nn.Module, tokens: Int[Tensor, "chunks tokens"]) -> dict[str, Matrices]:

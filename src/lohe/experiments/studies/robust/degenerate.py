@@ -10,7 +10,7 @@ import torch
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
@@ -45,7 +45,7 @@ class DriveNorms:
     run: Run
     examples: int
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         model, split = bench.model(self.run), bench.data(self.run).valid
         few = min(self.examples, len(split))
         split = split.take(torch.arange(few) * len(split) // few).to(bench.device)
@@ -65,7 +65,7 @@ class DriveNorms:
             "largest": norm.max().item(),
         }
         below = [{"below": x, "count": int((norm < x).sum())} for x in THRESHOLDS]
-        return Findings(result, below)
+        return Taken(result, below)
 
 
 def measures(setting: Setting) -> list[Measure]:

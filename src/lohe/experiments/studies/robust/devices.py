@@ -7,7 +7,7 @@ from statistics import fmean
 import torch
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
@@ -43,14 +43,14 @@ class RobustnessGrid:
     draws: int
     examples: int
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         split, grid = bench.data(self.run).valid, (*GRID, *map(rotation, SCALES))
         return on_devices(self.run, bench, split, self.draws, self.examples, grid)
 
 
 def on_devices(
     run: Run, bench: Bench, split: Split, draws: int, examples: int, grid: tuple[Physics, ...]
-) -> Findings:
+) -> Taken:
     """The run's model on `draws` devices of every kind in `grid`; `examples` evenly spaced."""
     model, task = bench.model(run), run.task
     few = min(examples, len(split))
@@ -63,7 +63,7 @@ def on_devices(
         here = [m for m in measured if (m.name, m.level) == (physics.name, physics.level)]
         changes = {name: [float(f"{m.change[name]:.6g}") for m in here] for name in ideal}
         curve.append({"physics": physics.name, "level": physics.level, **changes})
-    return Findings({"examples": few, **ideal}, curve)
+    return Taken({"examples": few, **ideal}, curve)
 
 
 def whole(subject: Subject, setting: Setting, run: Run) -> RobustnessGrid:
