@@ -55,25 +55,16 @@ def training(records: Mapping[str, list[Record]], folder: Path) -> list[Picture]
 def settling(measured: list[Measured], folder: Path) -> list[Picture]:
     """Change of accuracy against the horizon, with the published values."""
     overall, hard = folder / "horizon-overall.png", folder / "horizon-hard.png"
+    color, label = COLORS[OSCILLATOR], "ours: mean, and each seed"
     with panel(overall) as ax:
-        curves.changes(
-            ax,
-            HORIZONS,
-            _changes(measured, "settling", "overall"),
-            color=COLORS[OSCILLATOR],
-            label="ours: mean, and each seed",
-        )
+        values = _changes(measured, "settling", "overall")
+        curves.changes(ax, HORIZONS, values, color=color, label=label)
         curves.reference(ax, HORIZONS, published("table9")["sva_pp"], "published, five seeds")
         ax.set(title="All sentences", xlabel="horizon", ylabel="change of accuracy, pp")
         ax.legend(loc="lower right")
     with panel(hard) as ax:
-        curves.changes(
-            ax,
-            HORIZONS,
-            _changes(measured, "settling", "hard"),
-            color=COLORS[OSCILLATOR],
-            label="ours: mean, and each seed",
-        )
+        values = _changes(measured, "settling", "hard")
+        curves.changes(ax, HORIZONS, values, color=color, label=label)
         ax.set(title="Hard sentences only", xlabel="horizon", ylabel="change of accuracy, pp")
         ax.legend(loc="lower right")
     return [

@@ -189,9 +189,9 @@ def signed(estimate: Estimate | None, digits: int = 2, unit: str = " pp") -> str
     return f"{estimate.value:+.{digits}f}{unit}" if estimate else ""
 
 
-def interval(estimate: Estimate, digits: int = 2) -> str:
-    """Estimate with its 90 % interval: +0.10 [-0.02, +0.22]."""
-    low, high = estimate.interval(0.9)
+def interval(estimate: Estimate, digits: int = 2, confidence: float = 0.9) -> str:
+    """Estimate with its interval: +0.10 [-0.02, +0.22]."""
+    low, high = estimate.interval(confidence)
     return f"{estimate.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 
