@@ -8,7 +8,7 @@ import torch
 
 from lohe import sphere, theory
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
+from lohe.experiments.item import Figure, Item
 from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.setting import Setting
 from lohe.experiments.tables import Table
@@ -141,7 +141,7 @@ def lines(evidence: Evidence) -> list[Line]:
     return said
 
 
-def figure_2(evidence: Evidence):
+def figure_2(evidence: Evidence) -> Figure:
     """Figure 2 (fig:antipodal): Pr(start within α of the antipode), theory and 1,000 draws."""
     import matplotlib.pyplot as plt
 

@@ -12,7 +12,7 @@ from torch import Tensor
 from lohe import sphere
 from lohe.dynamics import flow
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
+from lohe.experiments.item import Figure, Item
 from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
@@ -170,7 +170,7 @@ def lines(evidence: Evidence) -> list[Line]:
     return found
 
 
-def figure_5(evidence: Evidence):
+def figure_5(evidence: Evidence) -> Figure:
     """Figure 5 (fig:demo): oscillators of a sentence, its attention, and the next word."""
     import matplotlib.pyplot as plt
 

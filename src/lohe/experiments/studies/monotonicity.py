@@ -16,6 +16,7 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.perplexity import CORPORA
 from lohe.experiments.studies.robust.observed import Seen, observe, real_tokens
+from lohe.experiments.studies.robust.physics import spaced
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line
@@ -44,14 +45,13 @@ class Monotonicity:
     examples: int
 
     def take(self, bench: Bench) -> Taken:
-        model, split = bench.model(self.run).double(), bench.data(self.run).valid.to(bench.device)
-        whole = real_tokens(split).all(dim=1).nonzero()[:, 0]
-        few = min(self.examples, len(whole))
-        if not few:
+        model, valid = bench.model(self.run).double(), bench.data(self.run).valid
+        whole = valid.take(real_tokens(valid).all(dim=1).nonzero()[:, 0])
+        if not len(whole):
             raise ValueError("Every example of the validation split is padded: none to look at.")
-        split = split.take(whole[torch.arange(few, device=bench.device) * len(whole) // few])
+        split = spaced(whole, self.examples).to(bench.device)
         found = torch.zeros(4, dtype=torch.long)
-        for start in range(0, few, BATCH):
+        for start in range(0, len(split), BATCH):
             inputs = split.take(slice(start, start + BATCH)).inputs
             doubles = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
             found += sum(map(_counts, observe(model, **doubles)[1]), torch.zeros_like(found))

@@ -11,7 +11,7 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
+from lohe.experiments.item import Figure, Item
 from lohe.experiments.measures import Bench, Measure, Taken, on_seeds
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
@@ -236,7 +236,7 @@ def permutation_claim(oscillator: Sample, softmax: Sample) -> Claim:
     return Claim("kws-permutation", holds, found)
 
 
-def figure(evidence: Evidence) -> Any:
+def figure(evidence: Evidence) -> Figure:
     """Losses of every cell: a panel for each set of keywords."""
     import matplotlib.pyplot as plt
 

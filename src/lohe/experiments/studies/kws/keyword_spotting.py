@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
+from lohe.experiments.item import Figure, Item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_ablations, keyword_permutation, keyword_positions
@@ -142,7 +141,7 @@ def figure_3_runs(setting: Setting) -> list[Run]:
     return left + agreement.runs(setting, agreement.COMPARED)
 
 
-def figure_3(evidence: Evidence) -> Any:
+def figure_3(evidence: Evidence) -> Figure:
     """Figure 3: accuracy on keywords by positional encoding, and on agreement by kind of sentence.
 
     A panel for each set of keywords, then agreement. Bars are ours, diamonds the published means.
