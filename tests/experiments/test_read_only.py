@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import fakes
-from lohe import cli
+from commands import lohe
 from lohe.experiments import PAPER
 from lohe.experiments.measures import Taken, measure_recipe
 from lohe.experiments.store.store import Store
-
-
-def lohe(*arguments: object):
-    return CliRunner().invoke(cli.app, [str(a) for a in arguments], prog_name="lohe")
 
 
 def freeze(disk: Path) -> None:
