@@ -81,9 +81,9 @@ def cohort(records: Iterable[Record], first: int | None = None) -> Cohort:
     return Cohort(accuracies(kept, "overall"), accuracies(kept, "hard"))
 
 
-def paper(mechanism: str, item: str = "table2") -> Cohort:
+def paper(mechanism: str) -> Cohort:
     """The published seeds of softmax or the oscillator."""
-    found: dict[str, Any] = published(item)["per_seed"][mechanism]
+    found: dict[str, Any] = published("table2")["per_seed"][mechanism]
     return Cohort(found["overall"], found["hard"])
 
 
@@ -137,11 +137,11 @@ def kind(name: str) -> tuple[str, str]:
     return mechanism, reading
 
 
-def middle(sample: Sequence[float], resamples: int = 2000) -> Estimate | None:
-    """Median with a standard error from the bootstrap over seeds."""
+def middle(sample: Sequence[float]) -> Estimate | None:
+    """Median with a standard error from the bootstrap over seeds, 2000 times."""
     if len(sample) < 2:
         return None
-    drawn = np.random.default_rng(0).choice(sample, (resamples, len(sample)))
+    drawn = np.random.default_rng(0).choice(sample, (2000, len(sample)))
     se = stdev(np.median(drawn, axis=1).tolist())
     return Estimate(median(sample), se, None, len(sample), se**2)
 
@@ -179,9 +179,9 @@ def undecided(name: str) -> Claim:
     return Claim(name, None, NO_RECORDS)
 
 
-def spread(sample: Sequence[float], digits: int = 2) -> str:
+def spread(sample: Sequence[float]) -> str:
     """Mean ± standard deviation; empty where there is nothing."""
-    return plus_minus(*mean_std(sample), digits) if sample else ""
+    return plus_minus(*mean_std(sample)) if sample else ""
 
 
 def signed(estimate: Estimate | None, digits: int = 2, unit: str = " pp") -> str:
