@@ -22,12 +22,12 @@ COLORS = {SOFTMAX: style.SOFTMAX, OSCILLATOR: style.OSCILLATOR}
 
 
 @contextmanager
-def panel(path: Path) -> Iterator[Axes]:
-    """Axes of the size that a phone shows well; saved when the block ends."""
+def panel(path: Path, size: tuple[float, float] = (4.8, 3.7)) -> Iterator[Axes]:
+    """Axes of a size that a phone shows well; saved when the block ends."""
     with style.drawing():
         import matplotlib.pyplot as plt
 
-        figure, ax = plt.subplots(figsize=(4.8, 3.7), layout="constrained")
+        figure, ax = plt.subplots(figsize=size, layout="constrained")
         yield ax
         style.save(figure, path)
 
