@@ -74,10 +74,7 @@ def measures(setting: Setting) -> list[Measure]:
 
 
 def _each(setting: Setting) -> dict[str, AnchorAngles]:
-    return {
-        name: AnchorAngles(setting.agreement(mechanism))
-        for name, mechanism in zip(OSCILLATORS, READINGS.values(), strict=True)
-    }
+    return {name: AnchorAngles(setting.agreement(m)) for name, m in OSCILLATORS.items()}
 
 
 def measured(evidence: Evidence) -> dict[str, list[Record]]:

@@ -34,16 +34,11 @@ AS_PUBLISHED = Oscillator(anchors="free", pads="as-published")
 AS_DEFINED = Oscillator()
 READINGS: Mapping[str, Oscillator] = {"as published": AS_PUBLISHED, "as defined": AS_DEFINED}
 SOFTMAX = "softmax"
-OSCILLATORS = tuple(f"oscillator, {reading}" for reading in READINGS)
-# the baseline, and both readings of the oscillator
-COMPARED: Mapping[str, Mechanism] = {
-    SOFTMAX: Softmax(),
-    **dict(zip(OSCILLATORS, READINGS.values(), strict=True)),
-}
+OSCILLATORS = {f"oscillator, {reading}": m for reading, m in READINGS.items()}
+COMPARED: Mapping[str, Mechanism] = {SOFTMAX: Softmax(), **OSCILLATORS}
 MECHANISMS: Mapping[str, Mechanism] = {
     **COMPARED,
-    "frozen W_V, as published": replace(AS_PUBLISHED, freeze_values=True),
-    "frozen W_V, as defined": replace(AS_DEFINED, freeze_values=True),
+    **{f"frozen W_V, {reading}": replace(m, freeze_values=True) for reading, m in READINGS.items()},
 }
 Variant = Callable[[Setting, Mechanism, int], Run]  # a recipe with something changed
 
