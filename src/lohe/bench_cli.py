@@ -2,7 +2,6 @@
 
 import datetime
 import os
-import sys
 from collections.abc import Iterable
 from dataclasses import replace
 from pathlib import Path
@@ -10,14 +9,13 @@ from typing import Annotated, Any
 
 import torch
 import typer
-from rich.console import Console
 
 from lohe.bench import report, rows
 from lohe.bench.contest import Setup
 from lohe.bench.machine import machine
 from lohe.bench.rows import Row
 from lohe.bench.sets import MECHANISMS, SETS, Choice
-from lohe.cli_common import refusals
+from lohe.cli_common import console, refusals
 from lohe.viz.style import check_format, drawing, save
 
 DTYPES = {"bfloat16": torch.bfloat16, "float16": torch.float16, "float32": torch.float32}
@@ -91,12 +89,12 @@ def bench_command(
             choice = _choice(tokens, mechanisms or [])
             choice = replace(choice, flex=flex, batch=batch, heads=heads, width=width)
             found = _measure(header, setup, choice, json)
-        console = _console()
+        out = console()
         for table in report.tables(found):
-            console.print(table)
+            out.print(table)
         refused = [row for row in found if row.kind == "ours" and row.status != "timed"]
         for row in refused:
-            console.print(f"{row.name}, {row.case}: {row.status}. {row.note}")
+            out.print(f"{row.name}, {row.case}: {row.status}. {row.note}")
         if figure is not None:
             with drawing():
                 save(report.figure(found, header["gpu"] or header["processor"]), figure)
@@ -168,8 +166,3 @@ def _measure(header: dict[str, Any], setup: Setup, choice: Choice, path: Path | 
 def _same(row: Row, other: Row) -> bool:
     """Whether it is absent again, for a reason that was told already."""
     return (row.name, row.status, row.note) == (other.name, other.status, other.note)
-
-
-def _console() -> Console:
-    # in a pipe nothing is wrapped: a program or grep reads it
-    return Console(width=None if sys.stdout.isatty() else 200, markup=False, highlight=False)

@@ -1,17 +1,16 @@
 """The command `lohe`: it reads options and prints; the work is done by the modules it calls."""
 
 import json
-import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
 from lohe import __version__, bench_cli, contest_cli, cost, data_cli, run_cli
+from lohe.cli_common import console
 
 if TYPE_CHECKING:
     from lohe.doctor import Finding, Report
@@ -161,12 +160,6 @@ def demo_command(
 # Printing. Nothing below computes.
 
 
-def _console() -> Console:
-    # in a pipe nothing is wrapped: a program or grep reads it. markup off: "lohe[ode]" is no style
-    width = None if sys.stdout.isatty() else 200
-    return Console(width=width, markup=False, highlight=False, emoji=False)
-
-
 def _print_json(value: Any) -> None:
     typer.echo(json.dumps(value, indent=2))
 
@@ -198,16 +191,16 @@ def _paper_counts() -> dict[str, Any]:
 
 
 def _print_layer(counts: dict[str, Any]) -> None:
-    console = _console()
-    console.print(
+    out = console()
+    out.print(
         f"tokens {counts['tokens']:,}, heads {counts['heads']:,}, d_osc {counts['d_osc']:,}, "
         f"{counts['coupling']} coupling, {'causal' if counts['causal'] else 'bidirectional'}"
     )
-    console.print(f"\n{'':24}{'operations':>22}{'reduction':>12}", style="bold")
+    out.print(f"\n{'':24}{'operations':>22}{'reduction':>12}", style="bold")
     for name, label in cost.LABELS.items():
         operations, reduction = counts["operations"][name], counts["reduction"][name]
-        console.print(f"{label:24}{operations:>22,}{reduction:>12.2f}")
-    console.print(f"\n{'Oscillators needed':24}{counts['oscillators']:>22,}")
+        out.print(f"{label:24}{operations:>22,}{reduction:>12.2f}")
+    out.print(f"\n{'Oscillators needed':24}{counts['oscillators']:>22,}")
 
 
 def _print_paper() -> None:
@@ -218,44 +211,44 @@ def _print_paper() -> None:
     _print_table("Table 10. Reduction, softplus coupling", cost.table_10(), ".1f")
     _print_table("Table 11. Operations per attention layer, ReLU coupling", relu, ",")
     _print_table("Table 11. Operations per attention layer, softplus coupling", softplus, ",")
-    console = _console()
-    console.print("Oscillators: heads x tokens x (d_osc - 1)", style="bold")
+    out = console()
+    out.print("Oscillators: heads x tokens x (d_osc - 1)", style="bold")
     for task, layer in cost.TASKS.items():
         factors = f"{layer.heads} x {layer.tokens} x {layer.d_osc - 1}"
         budget = cost.oscillators(layer.tokens, layer.heads, layer.d_osc)
-        console.print(f"{task:24}{factors:>12} = {budget:,}")
+        out.print(f"{task:24}{factors:>12} = {budget:,}")
 
 
 def _print_table(title: str, rows: list[cost.Row], number: str) -> None:
-    console = _console()
-    console.print(title, style="bold")
-    console.print(f"{'':24}{'ours':>8}{'':16}{'paper':>9}", style="dim")
-    console.print(f"{'':24}{'KWS':>8}{'SVA':>7}{'TS':>9}{'KWS':>9}{'SVA':>6}{'TS':>8}", style="dim")
+    out = console()
+    out.print(title, style="bold")
+    out.print(f"{'':24}{'ours':>8}{'':16}{'paper':>9}", style="dim")
+    out.print(f"{'':24}{'KWS':>8}{'SVA':>7}{'TS':>9}{'KWS':>9}{'SVA':>6}{'TS':>8}", style="dim")
     for row in rows:
         a, b, c = (format(x, number) for x in row.ours)
         d, e, f = (format(x, number) for x in row.paper)
         verdict = "agrees" if row.agrees else "DIFFERS"
-        console.print(f"{row.label:24}{a:>8}{b:>7}{c:>9}{d:>9}{e:>6}{f:>8} {verdict}")
-    console.print()
+        out.print(f"{row.label:24}{a:>8}{b:>7}{c:>9}{d:>9}{e:>6}{f:>8} {verdict}")
+    out.print()
 
 
 def _print_report(report: "Report") -> None:
-    console = _console()
-    console.print("Versions", style="bold")
+    out = console()
+    out.print("Versions", style="bold")
     for name, version in report.versions.items():
-        console.print(f"  {name:12} {version or 'not installed'}")
+        out.print(f"  {name:12} {version or 'not installed'}")
     _print_findings("Devices", report.devices)
     _print_findings("Backends", report.backends)
     _print_findings("Optional packages", report.optional)
     _print_findings("Data", [report.data])
     if fixes := [finding for finding in report.findings if finding.fix]:
-        console.print("\nTo fix what is missing", style="bold")
+        out.print("\nTo fix what is missing", style="bold")
         for finding in fixes:
-            console.print(f"  {finding.fix}", soft_wrap=True)
+            out.print(f"  {finding.fix}", soft_wrap=True)
     if report.healthy:
-        console.print("\nlohe works here.", style="green")
+        out.print("\nlohe works here.", style="green")
     else:
-        console.print("\nThe self-test FAILED: do not trust results from here.", style="red")
+        out.print("\nThe self-test FAILED: do not trust results from here.", style="red")
 
 
 def _print_findings(title: str, findings: list["Finding"]) -> None:
@@ -263,6 +256,6 @@ def _print_findings(title: str, findings: list["Finding"]) -> None:
     for finding in findings:
         status = Text(finding.status, style=COLOUR[finding.status])
         table.add_row("", status, finding.name, finding.detail)
-    console = _console()
-    console.print(f"\n{title}", style="bold")
-    console.print(table)
+    out = console()
+    out.print(f"\n{title}", style="bold")
+    out.print(table)

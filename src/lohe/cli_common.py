@@ -1,6 +1,7 @@
 """What the commands share: errors in one line, devices by name, records that can be read."""
 
 import re
+import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -8,6 +9,7 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from rich.console import Console
 
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
@@ -33,6 +35,13 @@ def refusals(stopped: str = "The same command continues.") -> Iterator[None]:
     except KeyboardInterrupt:
         typer.echo(f"\nStopped. {stopped}", err=True)
         raise typer.Exit(130) from None
+
+
+def console() -> Console:
+    """For stdout: in a pipe nothing is wrapped, since a program or grep reads it."""
+    width = None if sys.stdout.isatty() else 200
+    # markup off: "lohe[ode]" is no style
+    return Console(width=width, markup=False, highlight=False, emoji=False)
 
 
 def device_name(name: str) -> str:

@@ -3,16 +3,11 @@
 import json
 
 import pytest
-from typer.testing import CliRunner
 
-from lohe import cli
+from commands import lohe
 from lohe.bench import attention, rows
 
 TINY = ("--tokens", "24,40", "--seconds", "0", "--mechanism", "relu")
-
-
-def lohe(*arguments: object):
-    return CliRunner().invoke(cli.app, ["bench", *map(str, arguments)], prog_name="lohe")
 
 
 @pytest.fixture(autouse=True)
@@ -20,16 +15,11 @@ def small(monkeypatch):
     monkeypatch.setattr("lohe.bench.sets.FEW_IN_ALL", 80)
 
 
-def test_help_with_examples():
-    result = lohe("--help")
-    assert result.exit_code == 0
-    assert "Examples:\n    lohe bench\n" in result.output
-    assert max(len(line) for line in result.output.splitlines()) <= 80
-
-
 def test_from_the_clock_to_the_file_and_the_figure(tmp_path):
     path, picture = tmp_path / "a.jsonl", tmp_path / "a.png"
-    result = lohe(*TINY, "--device", "cpu", "--json", path, "--figure", picture, "--seed", 7)
+    result = lohe(
+        "bench", *TINY, "--device", "cpu", "--json", path, "--figure", picture, "--seed", 7
+    )
     assert result.exit_code == 0, result.output
     assert "2 x 40 tokens, 8 heads x 64, bidirectional, float32" in result.output
     assert result.output.count("cudnn             left out") == 1  # said once
@@ -39,7 +29,7 @@ def test_from_the_clock_to_the_file_and_the_figure(tmp_path):
     assert {"date", "torch", "triton", "driver", "cores", "threads"} <= header.keys()
     assert len([r for r in found if r.status == "timed"]) == 2 * 2 * 2 * 3
     assert picture.stat().st_size > 10_000
-    again = lohe("--read", path, "--figure", tmp_path / "b.png")
+    again = lohe("bench", "--read", path, "--figure", tmp_path / "b.png")
     assert again.exit_code == 0
     assert (tmp_path / "b.png").read_bytes() == picture.read_bytes()
     assert (
@@ -49,10 +39,10 @@ def test_from_the_clock_to_the_file_and_the_figure(tmp_path):
 
 
 def test_sizes_of_my_own():
-    result = lohe(*TINY, "--device", "cpu", "--batch", 3, "--heads", 2, "--width", 24)
+    result = lohe("bench", *TINY, "--device", "cpu", "--batch", 3, "--heads", 2, "--width", 24)
     assert result.exit_code == 0, result.output
     assert "3 x 40 tokens, 2 heads x 24, bidirectional, float32" in result.output
-    result = lohe("--set", "step", *TINY, "--device", "cpu", "--batch", 1, "--width", 8)
+    result = lohe("bench", "--set", "step", *TINY, "--device", "cpu", "--batch", 1, "--width", 8)
     assert result.exit_code == 0, result.output
     assert "1 x 24 tokens, 12 heads x 8, causal, float32" in result.output
     assert result.output.count("flex              left out: not timed in the set step") == 1
@@ -61,7 +51,7 @@ def test_sizes_of_my_own():
 def test_wrong_numbers_are_an_error(monkeypatch, tmp_path):
     right = attention.oscillator_attention
     monkeypatch.setattr(attention, "oscillator_attention", lambda *a, **k: 1.1 * right(*a, **k))
-    result = lohe(*TINY, "--json", tmp_path / "a.jsonl")
+    result = lohe("bench", *TINY, "--json", tmp_path / "a.jsonl")
     assert result.exit_code == 1
     assert "relu              wrong: relative error " in result.output
     found = [json.loads(line) for line in (tmp_path / "a.jsonl").read_text().splitlines()[1:]]
@@ -81,7 +71,7 @@ def test_wrong_numbers_are_an_error(monkeypatch, tmp_path):
     ],
 )
 def test_refusals_name_the_choices(arguments, said):
-    result = lohe(*arguments)
+    result = lohe("bench", *arguments)
     assert result.exit_code == 2
     assert said in " ".join(result.output.split())
 
@@ -90,12 +80,12 @@ def test_refusals_name_the_choices(arguments, said):
 def test_another_file_is_named(tmp_path, content):
     path = tmp_path / "other.jsonl"
     path.write_text(content)
-    result = lohe("--read", path)
+    result = lohe("bench", "--read", path)
     assert result.exit_code == 2
     assert "other.jsonl" in result.output
 
 
 def test_a_figure_that_cannot_be_drawn_is_said_before_the_clock_starts():
-    result = lohe("--figure", "x.gif")
+    result = lohe("bench", "--figure", "x.gif")
     assert result.exit_code == 2
     assert ".png, .svg, .pdf" in result.output

@@ -18,6 +18,7 @@ from lohe.experiments.contest.trials import (
     FAMILIES,
     LATER_RUNS,
     OURS,
+    Chosen,
     configured,
     trial_runs,
 )
@@ -92,15 +93,21 @@ def chosen_records(truth: Truth = truth) -> list[Record]:
     return found + invented(runs, truth)
 
 
+def chosen(evidence: Evidence) -> Chosen:
+    """What was chosen, where all is there that it takes."""
+    found = choose.chosen(evidence)
+    assert found is not None
+    return found
+
+
 @cache
 def everything(truth: Truth = truth) -> list[Record]:
     """All stages; runs that two of them share are there once."""
     found = list(chosen_records(truth))
-    chosen = choose.chosen(evidence(found))
-    assert chosen is not None
-    runs = [run for needed in LATER_RUNS.values() for run in needed(chosen)]
+    won = chosen(evidence(found))
+    runs = [run for needed in LATER_RUNS.values() for run in needed(won)]
     found += invented(dict.fromkeys(runs), truth)
-    return found + [looked_at(m) for m in measured.measures(chosen)]
+    return found + [looked_at(m) for m in measured.measures(won)]
 
 
 def looked_at(measure: Any) -> Record:

@@ -17,7 +17,6 @@ from lohe.experiments.verdicts import Agreement, Line, judge
 from lohe.train import Run
 
 PAPER, COMPACTLY = Setting("full", PAPERS), Setting("full", COMPACT)
-EVERYWHERE = [Setting("smoke"), Setting("quick"), COMPACTLY, PAPER]
 
 
 def record(recipe: dict, seed: int, last: float | None = None, **result: float) -> Record:

@@ -9,8 +9,9 @@ from torch import Tensor
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench
 from lohe.experiments.reported import published
-from lohe.experiments.setting import COMPACT, Corpora, Setting
+from lohe.experiments.setting import COMPACT, READINGS, Corpora, Setting
 from lohe.experiments.store.records import Record
+from lohe.experiments.studies.lm.perplexity import CORPORA, oscillator, run
 from lohe.experiments.studies.rank import cohort, effective_rank, truncation
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.models import Mechanism, RankMatchedSoftmax, Softmax
@@ -43,12 +44,12 @@ class MadeUp:
 
     def runs(self) -> list[Record]:
         found = []
-        for corpus in cohort.CORPORA:
+        for corpus in CORPORA:
             table = published("table4")[corpus]
             found += language_records.records(self.of(corpus, Softmax()), table["softmax"])
-            for reading in cohort.READINGS:
+            for reading in READINGS:
                 for d, values in table["oscillator"].items():
-                    mechanism = cohort.oscillator(int(d), reading)
+                    mechanism = oscillator(reading, int(d))
                     found += language_records.records(self.of(corpus, mechanism), values)
             times = 1 if corpus == "tinystories" else 11.4
             for d, mean in published("figure10")["rank_matched"].items():
@@ -60,16 +61,16 @@ class MadeUp:
 
     def ranks(self) -> list[Record]:
         paper, found = published("figure10"), []
-        for corpus in cohort.CORPORA:
+        for corpus in CORPORA:
             softmax = paper["softmax_attention"]
             result = {"attention.mean": softmax["mean"], "attention.std": softmax["std"]}
             found.append(measured(effective_rank.of(self.setting, corpus, Softmax()), result))
-            for reading in cohort.READINGS:
+            for reading in READINGS:
                 for d, s in paper["similarity"].items():
                     result = {"similarity.mean": s["mean"], "similarity.std": s["std"]}
                     result |= {"similarity.rank": int(d) + 1, "attention.std": 20.0}
                     result |= {"attention.mean": paper["attention"][d]}
-                    mechanism = cohort.oscillator(int(d), reading)
+                    mechanism = oscillator(reading, int(d))
                     found.append(
                         measured(effective_rank.of(self.setting, corpus, mechanism), result)
                     )
@@ -77,7 +78,7 @@ class MadeUp:
 
     def cuts(self) -> list[Record]:
         found = []
-        for corpus in cohort.CORPORA:
+        for corpus in CORPORA:
             times = 1 if corpus == "tinystories" else 11.4
             whole = published("table4")[corpus]["softmax"][0]
             for r in RANKS:
@@ -88,11 +89,11 @@ class MadeUp:
 
     def entropies(self) -> list[Record]:
         paper, found = published("figure9"), []
-        for corpus in cohort.CORPORA:
-            for reading in cohort.READINGS:  # of which the paper says that they are less flat
+        for corpus in CORPORA:
+            for reading in READINGS:  # of which the paper says that they are less flat
                 for d, p in cohort.SHARPENED:
                     median = paper["oscillator"][str(d)][0] - p / 100
-                    run = cohort.run(self.setting, corpus, cohort.oscillator(d, reading, p))
+                    run = self.of(corpus, oscillator(reading, d, p))
                     measure = AttentionEntropy(run, cohort.chunks(self.setting))
                     found.append(measured(measure, {"median": median}))
             for name, reading, mechanism in cohort.mechanisms():
@@ -100,14 +101,13 @@ class MadeUp:
                 median, q1, q3 = paper["oscillator"][d] if reading else paper["softmax"]
                 result = {"median": median, "q1": q1, "q3": q3, "rows": 88456, "mean": median}
                 curve = [{"histogram": triangle(q1, median, q3)}]
-                measure = AttentionEntropy(
-                    cohort.run(self.setting, corpus, mechanism), cohort.chunks(self.setting)
-                )
+                chunks = cohort.chunks(self.setting)
+                measure = AttentionEntropy(self.of(corpus, mechanism), chunks)
                 found.append(measured(measure, result, curve))
         return found
 
     def of(self, corpus: str, mechanism: Mechanism) -> Run:
-        return cohort.run(self.setting, corpus, mechanism)
+        return run(self.setting, corpus, mechanism)
 
 
 def triangle(q1: float, median: float, q3: float) -> list[int]:

@@ -71,9 +71,7 @@ def test_the_claim_is_decided_by_the_largest_deviation(taken):
     assert claims(ITEM.lines(evidence([off]))) == {("antipodal", ""): False}
 
 
-def test_without_records_it_says_so(taken):
-    assert claims(ITEM.lines(evidence())) == {("antipodal", ""): None}
-    assert "lohe run figure2 --scale full" in antipodal.table(evidence()).notes[-1]
+def test_the_table_has_a_row_a_dimension(taken):
     assert len(antipodal.table(taken).rows) == 6
 
 

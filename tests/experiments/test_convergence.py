@@ -14,8 +14,6 @@ from lohe.experiments.studies.settle import convergence
 from lohe.experiments.studies.settle.convergence import D_OSC, ITEMS, settling
 from lohe.experiments.studies.settle.drives import AS_PUBLISHED, COHORTS
 from lohe.experiments.studies.settle.settling import HORIZONS
-from lohe.experiments.tables import verdict_table
-from lohe.experiments.verdicts import judge
 from lohe.viz.style import drawing
 
 FULL = Setting("full")
@@ -139,17 +137,6 @@ def test_a_claim_can_hold():
     assert verdicts("table6", *records(late=100, within_30=51))["settle-antipodal"] is True
     assert verdicts("table6", *records(late=0))["settle-antipodal"] is None
     assert verdicts("figure7", *records(last=0))["settle-all"] is True
-
-
-@pytest.mark.parametrize("name", ITEMS)
-def test_without_records_it_says_so(name):
-    nothing, table = evidence(), ITEMS[name].table
-    assert table is not None
-    assert "None of ours yet" in table(nothing).notes[-1]
-    lines = ITEMS[name].lines(nothing)
-    assert {str(line.value) for line in lines if not line.ours} == {"no records"}
-    assert all(line.claim.holds is None for line in lines if line.claim)
-    verdict_table(name, judge(lines))
 
 
 @pytest.mark.parametrize("found", [[], records(), records()[:1]], ids=["none", "all", "one"])

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 import trainers
-from typer.testing import CliRunner
 
 import short_sva
-from lohe import cli
+from commands import lohe
 from lohe.experiments.runner import complete
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
@@ -95,9 +94,7 @@ def test_a_full_disk_is_said_and_costs_nothing(tmp_path, small_disk, fill, epoch
 
 def test_the_command_says_that_the_disk_is_full(small_disk, fill):
     fill(small_disk).rename(small_disk / "results.tmp")
-    result = CliRunner().invoke(
-        cli.app, ["run", "table2", "--scale", "smoke", "--store", str(small_disk)]
-    )
+    result = lohe("run", "table2", "--scale", "smoke", "--store", small_disk)
     assert result.exit_code == 1
     (error,) = [line for line in result.stderr.splitlines() if line.startswith("Error: ")]
     assert "No space left on device" in error

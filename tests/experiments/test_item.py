@@ -25,12 +25,10 @@ OTHERS += ("degenerate", "monotonicity", "budget")
 ITEMS = [f"table{n}" for n in range(1, 12)] + [f"figure{n}" for n in range(2, 11)]
 ITEMS += [f"claim-{task}-{name}" for task, names in STATEMENTS.items() for name in names]
 ITEMS += [f"claim-{name}" for name in OTHERS]
-COMPLETE = set(ITEMS) <= set(PAPER)
-SOURCES = sorted(Path(lohe.experiments.__file__).parent.glob("*.py"))
 
 
 def test_items_have_the_names_of_the_paper():
-    assert set(PAPER) <= set(ITEMS)
+    assert set(PAPER) == set(ITEMS)
     assert next(iter(PAPER)).startswith("table")
     assert chosen(["all"]) == PAPER
     assert list(chosen(["table2", "figure6", "table2"])) == ["table2", "figure6"]
@@ -71,20 +69,20 @@ def named_claims(path: Path) -> list[str]:
     return found
 
 
-@pytest.mark.parametrize("path", SOURCES, ids=lambda path: path.stem)
-def test_claims_that_are_used_exist(path):
-    assert set(named_claims(path)) <= rules()["claims"].keys()
+def test_claims_that_are_used_exist():
+    sources = Path(lohe.experiments.__file__).parent.rglob("*.py")
+    used = {name for path in sources for name in named_claims(path)}
+    assert len(used) > 50
+    assert used <= rules()["claims"].keys()
 
 
-def test_every_claim_is_judged_once_all_items_are_there():
+def test_every_claim_is_judged():
     """A rule that nobody applies is not a rule; records or none, an item names its claims."""
     nothing = Evidence([], Setting())
     lines = [line for one in PAPER.values() for line in one.lines(nothing)]
-    judged = {line.claim.name for line in lines if line.claim}
-    assert judged <= rules()["claims"].keys()
-    assert not COMPLETE or judged == rules()["claims"].keys()
+    assert {line.claim.name for line in lines if line.claim} == rules()["claims"].keys()
 
 
-def test_the_headlines_are_judged_once_all_items_are_there():
+def test_the_headlines_are_judged():
     found = report.headlines(report.sections(PAPER, Evidence([], Setting())))
-    assert not COMPLETE or all(f.item for headline in found for f in headline.findings)
+    assert [headline.title for headline in found] == list(report.HEADLINES)

@@ -12,6 +12,7 @@ from lohe.experiments import item
 from lohe.experiments.reported import published
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_positions import ENCODINGS, parity_claim, positions_claim
+from lohe.experiments.verdicts import gap
 
 GRID = published("figure3")["per_seed"]
 
@@ -68,7 +69,7 @@ def test_the_oscillator_is_ahead_by_welchs_test():
 def test_parity_is_about_the_lower_end_of_both_intervals(shift, holds):
     # learned positions: published mean -0.23, lower end -0.67, of which a tenth is too much
     assert parity_claim(*grids(shift)).holds is holds
-    learned = cells.gap(*(grid["learned"] for grid in grids()))
+    learned = gap(*(grid["learned"] for grid in grids()))
     expected = stats.ttest_ind(
         GRID["oscillator"]["learned"], GRID["softmax"]["learned"], equal_var=False
     ).confidence_interval(0.9)

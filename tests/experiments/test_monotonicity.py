@@ -4,7 +4,7 @@ from dataclasses import replace
 
 import pytest
 import torch
-from invented import SMOKE, Untrained, claims, evidence, measured, verdicts
+from invented import SMOKE, Untrained, evidence, measured, verdicts
 
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies import monotonicity
@@ -87,9 +87,3 @@ def test_one_pair_is_enough_to_refute(lowered):
     assert "elsewhere in 50.0 (50.0-50.0) % of the rows" in decided[0].found
     assert found[-1].ours == f"{lowered:.1f} %"
     assert len(monotonicity.table(evidence(records)).rows) == len(COHORTS)
-
-
-def test_without_records_nothing_is_said():
-    assert verdicts(monotonicity.lines(evidence())) == {"no records"}
-    assert set(claims(monotonicity.lines(evidence())).values()) == {None}
-    assert "lohe run claim-monotonicity" in monotonicity.table(evidence()).notes[-1]

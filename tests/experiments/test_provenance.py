@@ -7,7 +7,7 @@ import pytest
 from invented import evidence, record
 
 from lohe.experiments import provenance
-from lohe.experiments.measures import Bench, Findings, measure_recipe
+from lohe.experiments.measures import Bench, Taken, measure_recipe
 from lohe.experiments.setting import Setting
 from lohe.models import Softmax
 from lohe.train import Run
@@ -22,8 +22,8 @@ class Look:
 
     run: Run
 
-    def take(self, bench: Bench) -> Findings:
-        return Findings({})
+    def take(self, bench: Bench) -> Taken:
+        return Taken({})
 
 
 def said(*models: dict[str, float], recorded: dict[str, float] = METRICS) -> str:

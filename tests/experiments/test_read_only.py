@@ -7,17 +7,12 @@ from pathlib import Path
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
 import fakes
-from lohe import cli
+from commands import lohe
 from lohe.experiments import PAPER
-from lohe.experiments.measures import Findings, measure_recipe
+from lohe.experiments.measures import Taken, measure_recipe
 from lohe.experiments.store.store import Store
-
-
-def lohe(*arguments: object):
-    return CliRunner().invoke(cli.app, [str(a) for a in arguments], prog_name="lohe")
 
 
 def freeze(disk: Path) -> None:
@@ -59,7 +54,7 @@ def test_what_is_missing_is_refused_with_a_remedy(store, small_disk, monkeypatch
     measures = [fakes.Tosses(7)] if missing == "a measure" else []
     item = replace(PAPER["table2"], runs=lambda s: more, measures=lambda s: measures)
     monkeypatch.setitem(PAPER, "table2", item)
-    monkeypatch.setattr(fakes.Tosses, "take", lambda self, bench: Findings({}))
+    monkeypatch.setattr(fakes.Tosses, "take", lambda self, bench: Taken({}))
     freeze(small_disk)
     result = lohe("run", "table2", "--store", store.root)
     assert result.exit_code == 1

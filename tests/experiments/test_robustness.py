@@ -188,16 +188,6 @@ def test_the_definition_reads_the_scale_of_frequencies_literally():
     assert found["robust-lm-frequency", "as defined"] is False
 
 
-@pytest.mark.parametrize("name", TABLES)
-def test_without_records_everything_is_undecided(name):
-    lines = ITEMS[name].lines(evidence())
-    assert verdicts(lines) == {"no records"}
-    assert set(claims(lines).values()) == {None}
-    table = TABLES[name](evidence())
-    assert not table.rows
-    assert any("None of ours yet" in note for note in table.notes)
-
-
 @pytest.mark.parametrize("nonsense", [math.nan, math.inf, 0.0])
 def test_nonsense_is_not_judged_and_does_not_break(nonsense):
     found = made_up(lambda *_: nonsense)

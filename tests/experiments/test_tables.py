@@ -7,7 +7,7 @@ import pytest
 
 from lohe.experiments import PAPER, item
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.setting import SCALES, Setting
+from lohe.experiments.setting import CORPORA, SCALES, Setting
 from lohe.experiments.tables import plus_minus, seed_ranges, verdict_table
 from lohe.experiments.verdicts import Agreement, Line, exactly, judge
 from lohe.viz.style import drawing
@@ -15,12 +15,19 @@ from lohe.viz.style import drawing
 
 @pytest.mark.parametrize("name", PAPER)
 @pytest.mark.parametrize("scale", SCALES)
-def test_an_item_works_without_records(name, scale):
-    one, nothing = PAPER[name], Evidence([], Setting(scale))
-    judge(one.lines(nothing))
+@pytest.mark.parametrize("corpora", CORPORA.values(), ids=CORPORA)
+def test_an_item_without_records_says_so_and_decides_nothing(name, scale, corpora):
+    setting, one = Setting(scale, corpora), PAPER[name]
+    nothing, needed = Evidence([], setting), bool(one.runs(setting) or one.measures(setting))
     if one.table:
         table = one.table(nothing)
         assert all(len(row) == len(table.columns) for row in table.rows)
+        said = f"None of ours yet at scale {scale}: lohe run {name} --scale {scale}."
+        assert (said in table.notes) == needed
+    for judged in judge(one.lines(nothing)):
+        if needed and not isinstance(judged.line.value, Agreement):  # that is of mathematics
+            assert "no records" in (judged.value, judged.claim_said)
+        assert not needed or judged.claim in ("", "undecided", "no records")
 
 
 @pytest.mark.parametrize("name", [name for name, one in PAPER.items() if one.figure])

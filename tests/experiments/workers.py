@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from lohe.experiments.measures import Bench, Findings, Measure, take
+from lohe.experiments.measures import Bench, Measure, Taken, take
 from lohe.experiments.store.checkpoints import Checkpoint
 from lohe.experiments.store.locks import Busy
 from lohe.experiments.store.records import Record
@@ -166,13 +166,13 @@ class Counted:
     deadly: str = ""
     run: Run | None = None
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         with open(self.log, "a") as file:
             file.write(f"{self.number}\n")
         if self.deadly and not Path(self.deadly).exists():
             Path(self.deadly).touch()
             os.kill(os.getpid(), signal.SIGKILL)
-        return Findings({"number": self.number})
+        return Taken({"number": self.number})
 
 
 def take_all(root: Path, wanted: list[Measure]) -> None:

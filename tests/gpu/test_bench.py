@@ -2,9 +2,8 @@
 
 import pytest
 import torch
-from typer.testing import CliRunner
 
-from lohe import cli
+from commands import lohe
 from lohe.bench import clock, decode, rows
 from lohe.bench.contest import Setup
 from lohe.bench.sets import MECHANISMS
@@ -19,8 +18,8 @@ CUDA = torch.device("cuda")
 
 def test_every_kernel_is_timed_and_its_memory_told(tmp_path):
     path = tmp_path / "a.jsonl"
-    options = ["--tokens", "256", "--seconds", "0.01", "--backend", "triton", "--json", str(path)]
-    result = CliRunner().invoke(cli.app, ["bench", "--set", "table", *options], prog_name="lohe")
+    options = ["--tokens", "256", "--seconds", "0.01", "--backend", "triton", "--json", path]
+    result = lohe("bench", "--set", "table", *options)
     assert result.exit_code == 0, result.output
     header, found = rows.read(path)
     assert header["gpu"] == torch.cuda.get_device_name()

@@ -22,12 +22,12 @@ COLORS = {SOFTMAX: style.SOFTMAX, OSCILLATOR: style.OSCILLATOR}
 
 
 @contextmanager
-def panel(path: Path) -> Iterator[Axes]:
-    """Axes of the size that a phone shows well; saved when the block ends."""
+def panel(path: Path, size: tuple[float, float] = (4.8, 3.7)) -> Iterator[Axes]:
+    """Axes of a size that a phone shows well; saved when the block ends."""
     with style.drawing():
         import matplotlib.pyplot as plt
 
-        figure, ax = plt.subplots(figsize=(4.8, 3.7), layout="constrained")
+        figure, ax = plt.subplots(figsize=size, layout="constrained")
         yield ax
         style.save(figure, path)
 
@@ -55,25 +55,16 @@ def training(records: Mapping[str, list[Record]], folder: Path) -> list[Picture]
 def settling(measured: list[Measured], folder: Path) -> list[Picture]:
     """Change of accuracy against the horizon, with the published values."""
     overall, hard = folder / "horizon-overall.png", folder / "horizon-hard.png"
+    color, label = COLORS[OSCILLATOR], "ours: mean, and each seed"
     with panel(overall) as ax:
-        curves.changes(
-            ax,
-            HORIZONS,
-            _changes(measured, "settling", "overall"),
-            color=COLORS[OSCILLATOR],
-            label="ours: mean, and each seed",
-        )
+        values = _changes(measured, "settling", "overall")
+        curves.changes(ax, HORIZONS, values, color=color, label=label)
         curves.reference(ax, HORIZONS, published("table9")["sva_pp"], "published, five seeds")
         ax.set(title="All sentences", xlabel="horizon", ylabel="change of accuracy, pp")
         ax.legend(loc="lower right")
     with panel(hard) as ax:
-        curves.changes(
-            ax,
-            HORIZONS,
-            _changes(measured, "settling", "hard"),
-            color=COLORS[OSCILLATOR],
-            label="ours: mean, and each seed",
-        )
+        values = _changes(measured, "settling", "hard")
+        curves.changes(ax, HORIZONS, values, color=color, label=label)
         ax.set(title="Hard sentences only", xlabel="horizon", ylabel="change of accuracy, pp")
         ax.legend(loc="lower right")
     return [

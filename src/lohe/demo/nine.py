@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from torch import Tensor
 
 from lohe import OscillatorAttention, cost, ops, sphere
+from lohe.demo import figures
 from lohe.dynamics import Scipy, fixed_query, flow, settling_error, settling_time, solve
 from lohe.experiments.tables import Table
 from lohe.viz import settling, style
@@ -132,21 +133,19 @@ def draw(s: Settled, path: Path) -> Path:
         import matplotlib.pyplot as plt
 
         figure, axes = plt.subplots(1, 3, figsize=(13, 4.2), layout="constrained")
-        for ax, (panel, _) in zip(axes, PANELS.values(), strict=True):
-            panel(ax, s)
+        for ax, (draw_on, _) in zip(axes, PANELS.values(), strict=True):
+            draw_on(ax, s)
         return style.save(figure, path)
 
 
 def panels(s: Settled, folder: Path) -> list[Picture]:
     """The same as three pictures, which a narrow screen can stack."""
     found = []
-    for name, (panel, alt) in PANELS.items():
-        with style.drawing():
-            import matplotlib.pyplot as plt
-
-            figure, ax = plt.subplots(figsize=(4.6, 4.2), layout="constrained")
-            panel(ax, s)
-            found.append(Picture(style.save(figure, folder / f"{name}.png"), alt))
+    for name, (draw_on, alt) in PANELS.items():
+        path = folder / f"{name}.png"
+        with figures.panel(path, size=(4.6, 4.2)) as ax:
+            draw_on(ax, s)
+        found.append(Picture(path, alt))
     return found
 
 

@@ -6,7 +6,7 @@ from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
 from lohe.experiments.reported import published
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.physics import HORIZONS, SCALES, Measured, by_seed
-from lohe.experiments.studies.sva.agreement_cohort import FAILS_BELOW, accuracies
+from lohe.experiments.studies.sva.agreement_cohort import FAILS_BELOW, accuracies, interval
 from lohe.experiments.tables import Table, plus_minus
 from lohe.experiments.verdicts import Agreement, Estimate, Line, exactly, judge, margin, of_sample
 from lohe.measure.significance import (
@@ -44,7 +44,7 @@ def training(ours: Mapping[str, list[Record]], plan: Plan) -> Table:
                     f"{PUBLISHED[name]}, {metric}",
                     plus_minus(*mean_std(values)),
                     plus_minus(*mean_std(theirs[metric])),
-                    interval(gap, 0.95),
+                    interval(gap, confidence=0.95),
                     verdict(gap),
                     f"{100 * alarms[-1]:.0f} %",
                     f"{p:.2g}",
@@ -96,7 +96,7 @@ def settling(measured: list[Measured], plan: Plan) -> Table:
         gap = of_sample(ours) - exactly(theirs)
         same = Agreement(gap, margin("robust_accuracy"))
         lines.append(Line(f"{horizon:g}", signed(theirs), signed(*mean_std(ours)), same))
-        gaps.append(interval(gap, 0.9))
+        gaps.append(interval(gap))
         hard.append(signed(*mean_std(by_seed(measured, "settling", horizon, "hard"))))
     rows = [
         (judged.line.what, judged.line.ours, judged.line.paper, gap, judged.value, of_hard)
@@ -152,11 +152,6 @@ def verdict(gap: Estimate) -> str:
     """What the 95 % interval of a difference says."""
     low, high = gap.interval(0.95)
     return CONSISTENT if low <= 0 <= high else DIFFERS
-
-
-def interval(gap: Estimate, confidence: float) -> str:
-    low, high = gap.interval(confidence)
-    return f"{gap.value:+.2f} [{low:+.2f}, {high:+.2f}]"
 
 
 def signed(mean: float, std: float = float("nan")) -> str:

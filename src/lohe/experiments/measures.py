@@ -25,8 +25,8 @@ from lohe.version import code_version
 
 
 @dataclass(frozen=True)
-class Findings:
-    """Numbers by name, and lines that belong together: a curve, a histogram, a grid."""
+class Taken:
+    """What a measure found: numbers by name, and lines that belong together, such as a curve."""
 
     result: dict[str, float]
     curve: list[dict[str, Any]] = field(default_factory=list)
@@ -64,7 +64,7 @@ class Measure(Protocol):
     @property
     def run(self) -> Run | None: ...
 
-    def take(self, bench: Bench) -> Findings: ...
+    def take(self, bench: Bench) -> Taken: ...
 
 
 def measure_recipe(measure: Measure) -> dict[str, Any]:

@@ -18,7 +18,7 @@ from lohe.train import Run
 VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
 TREND = "(trend)"
-NONE = "·"  # a zero that is not to be looked at
+ZERO = "·"  # a zero that is not to be looked at
 NOT_JUDGED = "not judged"  # at smoke scale nothing has been learned
 LEGEND = (
     "reproduced: the 90 % interval of our value minus the printed one is inside the margin; "
@@ -273,7 +273,7 @@ def _not_judged(judged: Judged) -> Judged:
 
 def _counted(name: str, total: int, words: Sequence[str], said: Iterable[str]) -> tuple[str, ...]:
     count = Counter(said)
-    return (name, str(total), *(str(count[word] or NONE) for word in words))
+    return (name, str(total), *(str(count[word] or ZERO) for word in words))
 
 
 def _finding(item: str, judged: Judged, claim: Claim) -> Finding:
@@ -285,15 +285,7 @@ def _finding(item: str, judged: Judged, claim: Claim) -> Finding:
 
 def _recorded(runs: Iterable[Run], evidence: Evidence) -> dict[Run, Record]:
     """Those of the runs that have a record."""
-    groups: dict[Run, set[int]] = {}
-    for run in runs:
-        groups.setdefault(replace(run, seed=0), set()).add(run.seed)
-    return {
-        replace(run, seed=record.seed): record
-        for run, seeds in groups.items()
-        for record in evidence.records(run)
-        if record.seed in seeds
-    }
+    return {run: record for run in runs if (record := evidence.recorded(run))}
 
 
 def _measured(measures: Iterable[Measure], evidence: Evidence) -> dict[Measure, Record]:

@@ -100,6 +100,17 @@ def ours(sample: Sequence[float]) -> Estimate:
     return replace(mean, seeds=len(sample), own=mean.se**2)
 
 
+def mean(sample: Sequence[float]) -> Estimate | None:
+    """Mean of our own seeds; None where it has no error: fewer than two, or one that diverged."""
+    return ours(sample) if len(sample) > 1 and all(map(math.isfinite, sample)) else None
+
+
+def gap(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
+    """Mean of a minus mean of b, both ours; None where one of them has no error."""
+    over, under = mean(a), mean(b)
+    return over - under if over and under else None
+
+
 def of_sample(sample: Sequence[float]) -> Estimate:
     """Mean of a sample with its standard error.
 

@@ -121,9 +121,9 @@ def fisher_power(rate_a: float, rate_b: float, runs: int, alpha: float = 0.05) -
     return float(sum(a[k] * b[m] for k, m in found))
 
 
-def proportion_interval(failures: int, runs: int, confidence: float = 0.95) -> tuple[float, float]:
-    """Exact (Clopper-Pearson) interval of a failure rate."""
+def proportion_interval(failures: int, runs: int) -> tuple[float, float]:
+    """Exact (Clopper-Pearson) 95 % interval of a failure rate."""
     from scipy import stats
 
-    interval = stats.binomtest(failures, runs).proportion_ci(confidence)
+    interval = stats.binomtest(failures, runs).proportion_ci(0.95)
     return float(interval.low), float(interval.high)

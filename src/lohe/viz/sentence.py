@@ -82,7 +82,7 @@ def at(angles: Float[np.ndarray, " n"], radius: float) -> Float[np.ndarray, "n 2
     return radius * np.stack([np.cos(angles), np.sin(angles)], axis=-1)
 
 
-def apart(angles: Float[np.ndarray, " n"], least: float, rounds: int = 200) -> np.ndarray:
+def apart(angles: Float[np.ndarray, " n"], least: float) -> np.ndarray:
     """The angles pushed along the circle until neighbours are `least` apart: room for labels.
 
     >>> apart(np.array([0.0, 0.1, 3.0]), 0.3).round(2).tolist()
@@ -93,7 +93,7 @@ def apart(angles: Float[np.ndarray, " n"], least: float, rounds: int = 200) -> n
     order = np.argsort(angles, kind="stable")
     placed = angles[order].astype(float)
     least = min(least, 2 * np.pi / len(angles))
-    for _ in range(rounds):
+    for _ in range(200):
         gap = np.diff(placed, append=placed[0] + 2 * np.pi)
         push = np.clip(least - gap, 0, None) / 2
         if push.max() < 1e-4:

@@ -6,22 +6,22 @@ from matplotlib.axes import Axes
 
 from lohe.viz.style import ANCHOR, BLACK, GREY, OSCILLATOR
 
+START = 0.45  # radius of the ring on which paths start
+
 
 def circle(
     ax: Axes,
     phases: Float[np.ndarray, "times oscillators"],
     anchors: Float[np.ndarray, " anchors"],
-    *,
-    inner: float = 0.45,
 ) -> None:
     """Phases over time on the circle: time runs outward, from a start on the inner ring to rest.
 
     Squares are anchors, dots the settled oscillators, each with its number.
     """
     turn = np.linspace(0, 2 * np.pi, 200)
-    for radius, colour in ((inner, GREY), (1.0, BLACK)):
+    for radius, colour in ((START, GREY), (1.0, BLACK)):
         ax.plot(radius * np.cos(turn), radius * np.sin(turn), color=colour, lw=0.8)
-    radius = np.linspace(inner, 1.0, len(phases))[:, None]
+    radius = np.linspace(START, 1.0, len(phases))[:, None]
     x, y = radius * np.cos(phases), radius * np.sin(phases)
     ax.plot(x, y, color=OSCILLATOR, alpha=0.6, lw=1.2)
     ax.scatter(x[0], y[0], s=14, facecolor="white", edgecolor=OSCILLATOR, zorder=3)

@@ -12,7 +12,7 @@ import torch
 from jaxtyping import Int16
 from torch import Tensor, nn
 
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.studies.robust.physics import scores
 from lohe.models import stretched
 from lohe.tasks import Data, Split
@@ -36,7 +36,7 @@ class BeyondLength:
     words: tuple[int, ...] = WORDS
 
     @torch.no_grad()
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         protocol = getattr(self.run.task, "protocol", None)
         if protocol != "strict":
             raise ValueError(
@@ -55,7 +55,7 @@ class BeyondLength:
                 if one is not None:
                     found = scores(one, self.run.task, split, max(1, AT_ONCE // words))
                     curve.append({"words": words, "positions": way, **found})
-        return Findings({"targets": len(stream) - 1}, curve)
+        return Taken({"targets": len(stream) - 1}, curve)
 
 
 def joined(split: Split) -> Int16[Tensor, " word"]:

@@ -6,7 +6,7 @@ the seed. A run that diverged counts as infinitely bad. Nothing here reads anoth
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import lru_cache
 from statistics import fmean
 
@@ -44,15 +44,7 @@ class Standing:
 
 def missing(evidence: Evidence, runs: Iterable[Run]) -> list[Run]:
     """Those without a record."""
-    there: dict[Run, set[int]] = {}
-    found = []
-    for run in runs:
-        recipe = replace(run, seed=0)
-        if recipe not in there:
-            there[recipe] = set(_by_seed(evidence, recipe))
-        if run.seed not in there[recipe]:
-            found.append(run)
-    return found
+    return [run for run in runs if evidence.recorded(run) is None]
 
 
 @lru_cache(maxsize=16)

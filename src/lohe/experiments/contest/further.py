@@ -10,7 +10,8 @@ from functools import partial
 from lohe.experiments.contest import choose
 from lohe.experiments.contest.confirm import DIVERGED, percent
 from lohe.experiments.contest.divergence import has_diverged
-from lohe.experiments.contest.tables import LATER, progress
+from lohe.experiments.contest.law import LATER
+from lohe.experiments.contest.tables import progress
 from lohe.experiments.contest.trials import (
     LARGE,
     LARGE_TOKENS,

@@ -7,7 +7,7 @@ from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.readouts import LearnedReadout
 from lohe.experiments.contest.trials import STAGES, Chosen, controls
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings, Measure, model_runs
+from lohe.experiments.measures import Bench, Measure, Taken, model_runs
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
@@ -33,7 +33,7 @@ class Devices:
     draws: int = 1
     examples: int = 500
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         later = bench.data(self.run).splits["later"]
         return on_devices(self.run, bench, later, self.draws, self.examples, GRID)
 

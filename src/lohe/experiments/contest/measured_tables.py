@@ -17,7 +17,7 @@ from lohe.experiments.contest.measured import (
     softmax_name,
 )
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.tables import NONE, progress
+from lohe.experiments.contest.tables import progress
 from lohe.experiments.contest.trials import ASKED
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
@@ -30,7 +30,7 @@ from lohe.experiments.studies.robust.robustness import KINDS
 from lohe.experiments.studies.robust.subjects import WIKITEXT2
 from lohe.experiments.studies.settle.settling import Settled, Settling
 from lohe.experiments.tables import Table, shown
-from lohe.experiments.verdicts import of_sample
+from lohe.experiments.verdicts import NO_RECORDS, of_sample
 from lohe.theory import readout_rank_bound
 
 INPUTS = 48  # of a window of 49 words
@@ -66,7 +66,7 @@ def beyond(evidence: Evidence) -> Table:
             cells = [shown(_at(records, "perplexity", words=w, positions=way)) for w in WORDS]
             rows.append((f"{name}, {way}", str(len(records)), *cells))
         if not records:
-            rows.append((name, "0", *[NONE] * len(WORDS)))
+            rows.append((name, "0", *[NO_RECORDS] * len(WORDS)))
     notes = [
         f"Perplexity on the second half of validation, strict, of models trained on {WORDS[0]} "
         "words: mean ± standard deviation. Every word but the first is scored once at each length. "
@@ -92,7 +92,7 @@ def readouts(evidence: Evidence) -> Table:
         kinds = (EffectiveRank, AttentionEntropy, LearnedReadout)
         spectra, flat, learned = (found(evidence, chosen, name, kind) for kind in kinds)
         if not spectra or not flat:
-            rows.append((name, "0", "", NONE, *[""] * (len(columns) - 4)))
+            rows.append((name, "0", "", NO_RECORDS, *[""] * (len(columns) - 4)))
             continue
         for layer in sorted({row["layer"] for row in spectra[0].curve}):
             here = [_heads(records, layer) for records in (spectra, flat, learned)]
@@ -239,9 +239,9 @@ def _change(records: Sequence[Record], kind: str, level: float) -> str:
     """+0.13±0.05, in per cent of perplexity."""
     by_model = [fmean(x) for x in _at(records, "nats", physics=kind, level=level)]
     if len(by_model) < 2:
-        return NONE
+        return NO_RECORDS
     return robust.shown(of_sample(by_model), WIKITEXT2)
 
 
 def _percent(shares: list[float]) -> str:
-    return f"{100 * fmean(shares):.2f}" if shares else NONE
+    return f"{100 * fmean(shares):.2f}" if shares else NO_RECORDS

@@ -15,7 +15,7 @@ from lohe.experiments.contest import choose, law, measured, measured_tables, tab
 from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.seen import scored_elsewhere
-from lohe.experiments.contest.tables import NONE, curve_name
+from lohe.experiments.contest.tables import curve_name
 from lohe.experiments.contest.trials import (
     FITTED,
     HELD_OUT,
@@ -28,6 +28,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store import files
 from lohe.experiments.tables import Table
+from lohe.experiments.verdicts import NO_RECORDS
 from lohe.measure.significance import sem
 from lohe.models import Oscillator
 from lohe.train import brief
@@ -57,7 +58,7 @@ def figure(evidence: Evidence) -> Figure:
     ax.set_ylabel("perplexity, validation (second half), strict")
     chosen = choose.chosen(evidence)
     if chosen is None:
-        ax.text(0.5, 0.5, NONE, transform=ax.transAxes, ha="center", color=GREY)
+        ax.text(0.5, 0.5, NO_RECORDS, transform=ax.transAxes, ha="center", color=GREY)
         return drawn
     looks = {"p = 1": (DEFINED, "s"), "chosen": (BLUE, "o")}
     for name, here in law.laws(evidence, chosen).items():

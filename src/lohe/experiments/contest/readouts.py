@@ -6,7 +6,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.models import attention_layers
 from lohe.train import Run
 
@@ -18,7 +18,7 @@ class LearnedReadout:
     run: Run
 
     @torch.no_grad()
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         curve: list[dict[str, Any]] = []
         layers: list[Any] = attention_layers(bench.model(self.run))
         for n, layer in enumerate(layers):
@@ -27,7 +27,7 @@ class LearnedReadout:
                 {"layer": n, "head": head, "gain": gain, "sharpness": p}
                 for head, (gain, p) in enumerate(zip(gains, powers, strict=True))
             ]
-        return Findings({"heads": len(curve)}, curve)
+        return Taken({"heads": len(curve)}, curve)
 
 
 def by_head(value: float | Tensor | None, heads: int) -> list[float]:

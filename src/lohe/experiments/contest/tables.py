@@ -9,7 +9,7 @@ import torch
 
 from lohe.experiments.contest import choose, confirm, law
 from lohe.experiments.contest.confirm import Comparison, percent
-from lohe.experiments.contest.law import Law
+from lohe.experiments.contest.law import LATER, Law
 from lohe.experiments.contest.trials import (
     FAMILIES,
     FITTED,
@@ -32,8 +32,7 @@ from lohe.models import ParameterCounts, parameter_counts
 from lohe.tasks import Data, Split, WikiText2Articles
 from lohe.tasks.language import SPECIALS
 
-NONE = NO_RECORDS
-LATER, TEST = "later.perplexity", "test.perplexity"
+TEST = "test.perplexity"
 BESIDE = ("validation", "test", "to best softmax, %", "p")
 COLUMNS = ("mechanism", "d_osc", "p", "gain", "parameters", "seeds", "validation", "test")
 
@@ -232,7 +231,7 @@ def _interval(low: float, high: float) -> str:
 
 def _reached(standing: choose.Standing | None) -> str:
     if standing is None:
-        return NONE
+        return NO_RECORDS
     mean = standing.mean
     return f"{math.exp(mean):.2f} ({len(standing.nats)} seeds)" if mean < math.inf else "diverged"
 
@@ -244,14 +243,14 @@ def curve_name(name: str, chosen: Chosen) -> str:
 
 def _law_cells(here: Law) -> tuple[str, ...]:
     if here.fit is None or here.spread is None or here.held_out is None:
-        return (NONE, *[""] * (2 + len(HELD_OUT)))
+        return (NO_RECORDS, *[""] * (2 + len(HELD_OUT)))
     fit, spread, tested = here.fit, here.spread, here.held_out
     low, high = spread.exponent_interval
     end = spread.above_baseline
     return (
         f"{fit.floor:.1f} {fit.prefactor:+.1f} d^{-fit.exponent:.2f}",
         f"[{low:.2f}, {high:.2f}]",
-        *(_held_out(tested[d]) if d in tested else NONE for d in HELD_OUT),
+        *(_held_out(tested[d]) if d in tested else NO_RECORDS for d in HELD_OUT),
         here.no_floor or f"{here.above_softmax:+.1f} [{end[0]:+.1f}, {end[1]:+.1f}]",
     )
 

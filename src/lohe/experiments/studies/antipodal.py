@@ -8,8 +8,8 @@ import torch
 
 from lohe import sphere, theory
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.item import Figure, Item
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.setting import Setting
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line
@@ -33,7 +33,7 @@ class CapFractions:
     seed: int = 0
     run: Run | None = None
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         rng = torch.Generator().manual_seed(self.seed)
         alpha = grid(self.angles)
         curve, worst = [], 0.0
@@ -54,7 +54,7 @@ class CapFractions:
                     "p": p,
                 }
             )
-        return Findings({"largest_deviation": worst}, curve)
+        return Taken({"largest_deviation": worst}, curve)
 
 
 def grid(angles: int) -> torch.Tensor:
@@ -141,7 +141,7 @@ def lines(evidence: Evidence) -> list[Line]:
     return said
 
 
-def figure_2(evidence: Evidence):
+def figure_2(evidence: Evidence) -> Figure:
     """Figure 2 (fig:antipodal): Pr(start within α of the antipode), theory and 1,000 draws."""
     import matplotlib.pyplot as plt
 

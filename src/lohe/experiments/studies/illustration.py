@@ -12,8 +12,8 @@ from torch import Tensor
 from lohe import sphere
 from lohe.dynamics import flow
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.item import Figure, Item
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
@@ -48,7 +48,7 @@ class Continuation:
     prompt: str = PROMPT
 
     @torch.no_grad()
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         names, model = bench.data(self.run).names, bench.model(self.run)
         ids = word_ids(names)
         words = tokenize(self.prompt)
@@ -70,7 +70,7 @@ class Continuation:
                 "attention": short(weights),
             }
         ]
-        return Findings(result, curve + heads(layers[-1]))
+        return Taken(result, curve + heads(layers[-1]))
 
 
 def next_word(logits: Float[Tensor, " words"]) -> Float[Tensor, " words"]:
@@ -170,7 +170,7 @@ def lines(evidence: Evidence) -> list[Line]:
     return found
 
 
-def figure_5(evidence: Evidence):
+def figure_5(evidence: Evidence) -> Figure:
     """Figure 5 (fig:demo): oscillators of a sentence, its attention, and the next word."""
     import matplotlib.pyplot as plt
 

@@ -10,12 +10,13 @@ from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.perplexity import CORPORA
 from lohe.experiments.studies.robust.observed import Seen, observe, real_tokens
+from lohe.experiments.studies.robust.physics import spaced
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Claim, Line
@@ -43,20 +44,19 @@ class Monotonicity:
     run: Run
     examples: int
 
-    def take(self, bench: Bench) -> Findings:
-        model, split = bench.model(self.run).double(), bench.data(self.run).valid.to(bench.device)
-        whole = real_tokens(split).all(dim=1).nonzero()[:, 0]
-        few = min(self.examples, len(whole))
-        if not few:
+    def take(self, bench: Bench) -> Taken:
+        model, valid = bench.model(self.run).double(), bench.data(self.run).valid
+        whole = valid.take(real_tokens(valid).all(dim=1).nonzero()[:, 0])
+        if not len(whole):
             raise ValueError("Every example of the validation split is padded: none to look at.")
-        split = split.take(whole[torch.arange(few, device=bench.device) * len(whole) // few])
+        split = spaced(whole, self.examples).to(bench.device)
         found = torch.zeros(4, dtype=torch.long)
-        for start in range(0, few, BATCH):
+        for start in range(0, len(split), BATCH):
             inputs = split.take(slice(start, start + BATCH)).inputs
             doubles = {n: x.double() if x.is_floating_point() else x for n, x in inputs.items()}
             found += sum(map(_counts, observe(model, **doubles)[1]), torch.zeros_like(found))
         pairs, lowered, rows, elsewhere = found.tolist()
-        return Findings({"pairs": pairs, "lowered": lowered, "rows": rows, "elsewhere": elsewhere})
+        return Taken({"pairs": pairs, "lowered": lowered, "rows": rows, "elsewhere": elsewhere})
 
 
 def _counts(layer: Seen) -> Tensor:

@@ -11,7 +11,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, READINGS, Sample
 from lohe.experiments.tables import Table, shown, shown_gap
-from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, margin, ours
+from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, gap, margin, ours
 from lohe.models import Mechanism
 from lohe.train import AdamW, Run
 
@@ -90,7 +90,7 @@ def coupling_lines(evidence: Evidence) -> list[Line]:
 def _within_range(evidence: Evidence, sample: Sample) -> Agreement | Verdict:
     """The printed range has no spread of its own: our mean against its middle."""
     if not sample:
-        return cells.NONE
+        return cells.NO_RECORDS
     if not evidence.setting.corpora.published:
         return "not comparable"
     if len(sample) < 2:
@@ -100,15 +100,15 @@ def _within_range(evidence: Evidence, sample: Sample) -> Agreement | Verdict:
 
 
 def _no_gap(a: Sample, b: Sample) -> Agreement | Verdict:
-    found = cells.gap(a, b)
+    found = gap(a, b)
     if found is None:
-        return "inconclusive" if a and b else cells.NONE
+        return "inconclusive" if a and b else cells.NO_RECORDS
     return Agreement(found, margin("kws_accuracy"))
 
 
 def coupling_claim(found: Mapping[str, Sample]) -> Claim:
     """kws-coupling: 90 % intervals of relu and of elu minus softplus inside +-0.7 pp."""
-    gaps = {name: cells.gap(found[name], found["softplus"]) for name in COUPLINGS[1:]}
+    gaps = {name: gap(found[name], found["softplus"]) for name in COUPLINGS[1:]}
     known = {name: g for name, g in gaps.items() if g is not None}
     if len(known) < len(gaps):
         return cells.undecided("kws-coupling", found)

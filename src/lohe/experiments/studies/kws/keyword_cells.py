@@ -15,16 +15,17 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import NO_RECORDS as NONE
 from lohe.experiments.verdicts import (
+    NO_RECORDS,
     Agreement,
     Claim,
     Estimate,
     Line,
     Verdict,
+    gap,
     margin,
+    mean,
     of_sample,
-    ours,
 )
 from lohe.measure.significance import mean_std
 from lohe.models import Mechanism, Softmax
@@ -111,11 +112,6 @@ def grid_rows(title: str, found: Grid) -> list[tuple[str, ...]]:
     return rows
 
 
-def gap(a: Sample, b: Sample) -> Estimate | None:
-    """Mean of a minus mean of b, both ours; None where one of them has no spread."""
-    return ours(a) - ours(b) if min(len(a), len(b)) > 1 else None
-
-
 def value_line(
     what: str,
     sample: Sample,
@@ -128,11 +124,10 @@ def value_line(
     """A mean beside the published one, judged where the data are the paper's."""
     value: Agreement | Verdict = "not comparable"
     if not sample:
-        value = NONE
-    elif comparable and len(sample) < 2:
-        value = "inconclusive"
+        value = NO_RECORDS
     elif comparable:
-        value = Agreement(ours(sample) - of_sample(paper), margin(within))
+        found = mean(sample)
+        value = Agreement(found - of_sample(paper), margin(within)) if found else "inconclusive"
     return Line(what, shown(paper), shown(sample), value, reading=reading)
 
 
@@ -169,7 +164,7 @@ def gap_line(
     note: str = "",
 ) -> Line:
     """Mean of a minus mean of b, beside the published gap: judged whatever the keywords are."""
-    found, value = gap(a, b), NONE
+    found, value = gap(a, b), NO_RECORDS
     if a and b:
         value = "not reported" if paper is None else "inconclusive"
     if found is not None and paper is None:

@@ -11,8 +11,8 @@ from jaxtyping import Int
 from torch import Tensor
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
+from lohe.experiments.item import Figure, Item
+from lohe.experiments.measures import Bench, Measure, Taken, on_seeds
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
@@ -52,7 +52,7 @@ class FramePermutation:
     run: Run
     permutations: tuple[int, ...] = (0, 1, 2)
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         """For each split: intact, each permutation, and what they lose on average, pp."""
         model, data = bench.model(self.run), bench.data(self.run)
         result: dict[str, float] = {}
@@ -69,7 +69,7 @@ class FramePermutation:
             result |= {f"{name}.permuted.{seed}": x for seed, x in permuted.items()}
             result |= {f"{name}.permuted": fmean(permuted.values())}
             result |= {f"{name}.loss": intact - fmean(permuted.values())}
-        return Findings(result)
+        return Taken(result)
 
 
 def reordered(split: Split, order: Int[Tensor, " frame"]) -> Split:
@@ -199,7 +199,7 @@ def _strength_line(
         f"{words}: loss without positions over softmax's, sinusoidal and learned",
         f"comparable ({', '.join(shown)})",
         ours_shown,
-        "not comparable" if ours_shown else cells.NONE,
+        "not comparable" if ours_shown else cells.NO_RECORDS,
         strength_claim(losses, {where: softmax[where] for where in ENCODED}),
         reading,
         "the losses are judged one by one" if ours_shown else "",
@@ -222,7 +222,7 @@ def strength_claim(oscillator: Sample, softmax: Mapping[str, Sample]) -> Claim:
 
 def _agreement(losses: Sample, theirs: Sample) -> Agreement | Verdict:
     if len(losses) < 2:
-        return "inconclusive" if losses else cells.NONE
+        return "inconclusive" if losses else cells.NO_RECORDS
     return Agreement(ours(losses) - of_sample(theirs), margin("permutation_loss"))
 
 
@@ -236,7 +236,7 @@ def permutation_claim(oscillator: Sample, softmax: Sample) -> Claim:
     return Claim("kws-permutation", holds, found)
 
 
-def figure(evidence: Evidence) -> Any:
+def figure(evidence: Evidence) -> Figure:
     """Losses of every cell: a panel for each set of keywords."""
     import matplotlib.pyplot as plt
 

@@ -9,7 +9,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Sample
 from lohe.experiments.tables import Table, shown_gap
-from lohe.experiments.verdicts import Claim, Line, significant
+from lohe.experiments.verdicts import Claim, Line, gap, significant
 from lohe.train import Run
 
 PARITY = 0.7  # pp: rules.json, kws-parity
@@ -90,7 +90,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 def positions_claim(oscillator: Sample, softmax: Sample) -> Claim:
     """kws-positions: Welch, oscillator minus softmax > 0, p < 5 %."""
-    found = cells.gap(oscillator, softmax)
+    found = gap(oscillator, softmax)
     if found is None:
         return cells.undecided("kws-positions", {"oscillator": oscillator, "softmax": softmax})
     numbers = f"oscillator - softmax {cells.interval(found)}, p = {found.p:.2g}"
@@ -99,7 +99,7 @@ def positions_claim(oscillator: Sample, softmax: Sample) -> Claim:
 
 def parity_claim(oscillator: Mapping[str, Sample], softmax: Mapping[str, Sample]) -> Claim:
     """kws-parity: 90 % interval of oscillator minus softmax above -0.7 pp for every encoding."""
-    gaps = {where: cells.gap(oscillator[where], softmax[where]) for where in ENCODINGS}
+    gaps = {where: gap(oscillator[where], softmax[where]) for where in ENCODINGS}
     known = {where: g for where, g in gaps.items() if g is not None}
     if len(known) < len(gaps):
         both = {"oscillator": oscillator, "softmax": softmax}

@@ -3,12 +3,11 @@
 from collections.abc import Mapping
 from dataclasses import replace
 from statistics import fmean
-from typing import Any
 
 import numpy as np
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
+from lohe.experiments.item import Figure, Item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_ablations, keyword_permutation, keyword_positions
@@ -16,7 +15,7 @@ from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Grid, Sample
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import Claim, Line, gap
 from lohe.models import Mechanism
 from lohe.train import Run
 
@@ -129,7 +128,7 @@ def by_row(evidence: Evidence, words: str, split: str = "valid") -> dict[str, li
 
 def frozen_claim(full: Sample, frozen: Sample) -> Claim:
     """kws-frozen: 90 % interval of full minus frozen accuracy below 1 pp."""
-    found = cells.gap(full, frozen)
+    found = gap(full, frozen)
     if found is None:
         return cells.undecided("kws-frozen", {"full": full, "frozen W_V": frozen})
     holds = found.interval(cells.CLAIMED_AT)[1] < FROZEN_COSTS
@@ -142,7 +141,7 @@ def figure_3_runs(setting: Setting) -> list[Run]:
     return left + agreement.runs(setting, agreement.COMPARED)
 
 
-def figure_3(evidence: Evidence) -> Any:
+def figure_3(evidence: Evidence) -> Figure:
     """Figure 3: accuracy on keywords by positional encoding, and on agreement by kind of sentence.
 
     A panel for each set of keywords, then agreement. Bars are ours, diamonds the published means.

@@ -13,7 +13,7 @@ import torch
 from lohe.attention.ablations import SMALLEST_AMPLIFICATION, CouplingAmplification
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
+from lohe.experiments.measures import Bench, Measure, Taken, on_seeds
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.lm.language_modeling import printed_oscillator, printed_softmax
@@ -21,20 +21,13 @@ from lohe.experiments.studies.lm.perplexity import (
     READINGS,
     about,
     log_ratio,
-    mean,
     perplexities,
     ratio,
     same_ratio,
     same_value,
 )
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import (
-    Claim,
-    Line,
-    Verdict,
-    of_sample,
-    rules,
-)
+from lohe.experiments.verdicts import Claim, Line, Verdict, mean, of_sample, rules
 from lohe.measure.significance import mean_std
 from lohe.models import (
     Amplified,
@@ -62,14 +55,14 @@ class GainRange:
 
     run: Run
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         (tokens,) = bench.data(self.run).train.inputs["tokens"].shape[1:]
         wrapped = [layer.to_f for layer in attention_layers(bench.model(self.run))]
         gains = torch.stack(
             [w.coupling_gain[:, :tokens] for w in wrapped if isinstance(w, CouplingAmplification)]
         )
         beta = gains.detach().abs().clamp(min=SMALLEST_AMPLIFICATION)
-        return Findings(
+        return Taken(
             {
                 "smallest": beta.min().item(),
                 "largest": beta.max().item(),

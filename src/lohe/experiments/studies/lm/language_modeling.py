@@ -8,13 +8,13 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.perplexity import (
     CORPORA,
     READINGS,
     about,
     if_carried,
     log_ratio,
-    mean,
     name,
     oscillator,
     perplexities,
@@ -24,7 +24,7 @@ from lohe.experiments.studies.lm.perplexity import (
     same_value,
 )
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import Claim, Line, of_sample, significant
+from lohe.experiments.verdicts import Claim, Line, mean, of_sample, significant
 from lohe.models import Softmax
 from lohe.train import Run
 
@@ -36,14 +36,8 @@ PPL = "PPL, published protocol"
 
 def runs(setting: Setting) -> list[Run]:
     """Both corpora: softmax, and every d_osc in both readings."""
-    mechanisms = [Softmax()]
-    mechanisms += [oscillator(reading, d) for reading in READINGS for d in DIMENSIONS]
-    return [
-        run(setting, corpus, mechanism, seed)
-        for corpus in CORPORA
-        for mechanism in mechanisms
-        for seed in setting.seeds_of(corpus, SEEDS)
-    ]
+    oscillators = [oscillator(reading, d) for reading in READINGS for d in DIMENSIONS]
+    return perplexity.runs(setting, [Softmax(), *oscillators], SEEDS)
 
 
 def by_dimension(

@@ -12,7 +12,7 @@ from statistics import fmean
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.tables import shown_gap
-from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, ours
+from lohe.experiments.verdicts import Agreement, Estimate, Verdict, log, margin, mean
 from lohe.models import Mechanism, Oscillator
 from lohe.tasks import Task
 from lohe.train import Run
@@ -31,6 +31,16 @@ def run(setting: Setting, corpus: str, attention: Mechanism, seed: int = 0) -> R
     """The corpus's recipe with this attention."""
     make = {"wikitext2": setting.wikitext2, "tinystories": setting.tinystories}[corpus]
     return make(attention, seed)
+
+
+def runs(setting: Setting, mechanisms: Sequence[Mechanism], seeds: int) -> list[Run]:
+    """All of them on both corpora, so many seeds of each at full scale."""
+    return [
+        run(setting, corpus, mechanism, seed)
+        for corpus in CORPORA
+        for mechanism in mechanisms
+        for seed in setting.seeds_of(corpus, seeds)
+    ]
 
 
 def metric(setting: Setting, corpus: str) -> str:
@@ -56,12 +66,6 @@ def by_seed(evidence: Evidence, corpus: str, attention: Mechanism) -> dict[int, 
 def perplexities(evidence: Evidence, corpus: str, attention: Mechanism) -> list[float]:
     """Of our runs, in order of seed."""
     return list(by_seed(evidence, corpus, attention).values())
-
-
-def mean(values: Sequence[float]) -> Estimate | None:
-    """None where it has no error: fewer than two runs, or one that diverged."""
-    usable = len(values) > 1 and all(math.isfinite(x) for x in values)
-    return ours(values) if usable else None
 
 
 def log_ratio(a: Estimate, b: Estimate) -> Estimate:

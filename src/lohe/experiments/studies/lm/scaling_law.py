@@ -10,7 +10,7 @@ import numpy as np
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure, Item
 from lohe.experiments.setting import Setting
-from lohe.experiments.studies.lm import language_modeling
+from lohe.experiments.studies.lm import language_modeling, perplexity
 from lohe.experiments.studies.lm.language_modeling import DIMENSIONS, softmax
 from lohe.experiments.studies.lm.laws import PAPER, UNSEEN, Law, laws, our_law, published_laws
 from lohe.experiments.studies.lm.perplexity import (
@@ -22,7 +22,6 @@ from lohe.experiments.studies.lm.perplexity import (
     name,
     oscillator,
     protocol,
-    run,
     same_ratio,
 )
 from lohe.experiments.tables import Table, printed_gap, shown_gap
@@ -50,12 +49,8 @@ SAME_CLASS = (
 
 def runs(setting: Setting) -> list[Run]:
     """Table 4's, and ten seeds of the dimension held out."""
-    return language_modeling.runs(setting) + [
-        run(setting, corpus, oscillator(reading, UNSEEN), seed)
-        for corpus in CORPORA
-        for reading in READINGS
-        for seed in setting.seeds_of(corpus, UNSEEN_SEEDS)
-    ]
+    unseen = [oscillator(reading, UNSEEN) for reading in READINGS]
+    return language_modeling.runs(setting) + perplexity.runs(setting, unseen, UNSEEN_SEEDS)
 
 
 def numbers(evidence: Evidence) -> Table:

@@ -9,6 +9,7 @@ from lohe.experiments.item import Item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
+from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.language_modeling import printed_oscillator
 from lohe.experiments.studies.lm.perplexity import (
     CORPORA,
@@ -18,11 +19,9 @@ from lohe.experiments.studies.lm.perplexity import (
     change,
     compared,
     log_ratio,
-    mean,
     name,
     oscillator,
     perplexities,
-    run,
     same_ratio,
     same_value,
     told,
@@ -33,9 +32,9 @@ from lohe.experiments.verdicts import (
     Claim,
     Estimate,
     Line,
-    Verdict,
     exactly,
     margin,
+    mean,
     of_sample,
     printed,
     significant,
@@ -53,15 +52,8 @@ Samples = Mapping[int, Sequence[float]]  # by exponent
 
 def runs(setting: Setting) -> list[Run]:
     """Keywords at d_osc = 2, language at 2 and 8, every p, in both readings."""
-    language = [
-        run(setting, corpus, oscillator(reading, d, p), seed)
-        for corpus in CORPORA
-        for reading in READINGS
-        for d in DIMENSIONS
-        for p in POWERS
-        for seed in setting.seeds_of(corpus, SEEDS)
-    ]
-    return cells.sharpened(setting, POWERS) + language
+    sharp = [oscillator(reading, d, p) for reading in READINGS for d in DIMENSIONS for p in POWERS]
+    return cells.sharpened(setting, POWERS) + perplexity.runs(setting, sharp, SEEDS)
 
 
 def accuracies(evidence: Evidence, words: str, reading: str) -> dict[int, list[float]]:
@@ -148,41 +140,17 @@ def _keyword_lines(evidence: Evidence, words: str, reading: str) -> Iterator[Lin
     for p, values in samples.items():
         what, paper = f"KWS ({words}), p = {p}", printed_accuracy(p)
         if reading == "as published":
-            same = _same_accuracy(values, paper, evidence.setting)
-            yield Line(what, shown(paper), shown(values), same, None, reading)
+            comparable = evidence.setting.corpora.published
+            yield cells.value_line(what, values, paper, comparable=comparable, reading=reading)
         if p > 1:
-            yield Line(
+            yield cells.gap_line(
                 f"{what} less p = 1",
-                printed_gap(paper, printed_accuracy(1)),
-                shown_gap(values, samples[1]),
-                _same_gain(samples, p),
-                rises(samples) if p == POWERS[-1] else None,
-                reading,
+                values,
+                samples[1],
+                (paper, printed_accuracy(1)),
+                reading=reading,
+                claim=rises(samples) if p == POWERS[-1] else None,
             )
-
-
-def _same_accuracy(
-    values: Sequence[float], paper: Sequence[float], setting: Setting
-) -> Agreement | Verdict:
-    if not values:
-        return "no records"
-    if not setting.corpora.published:
-        return "not comparable"
-    found = mean(values)
-    if found is None:
-        return "inconclusive"
-    return Agreement(found - of_sample(paper), margin("kws_accuracy"))
-
-
-def _same_gain(samples: Samples, p: int) -> Agreement | Verdict:
-    """Over p = 1, in the same cohort: comparable on any corpus."""
-    if not samples[p] or not samples[1]:
-        return "no records"
-    sharp, plain = mean(samples[p]), mean(samples[1])
-    if sharp is None or plain is None:
-        return "inconclusive"
-    paper = of_sample(printed_accuracy(p)) - of_sample(printed_accuracy(1))
-    return Agreement((sharp - plain) - paper, margin("kws_accuracy"), effect=paper.value)
 
 
 def _language_lines(evidence: Evidence, corpus: str, reading: str) -> Iterator[Line]:

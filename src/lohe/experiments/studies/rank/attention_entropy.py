@@ -7,7 +7,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.studies.rank.cohort import batches, is_word
 from lohe.measure.entropy import causal_entropy
 from lohe.models import attention_weights
@@ -29,7 +29,7 @@ class AttentionEntropy:
     chunks: int = 128
 
     @torch.no_grad()
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         model = bench.model(self.run).double()
         found, words = [], []
         for part in batches(bench.data(self.run).valid, self.chunks, bench.device):
@@ -42,7 +42,7 @@ class AttentionEntropy:
 
 def summary(
     entropy: Float[Tensor, "chunks heads layers rows"], words: Bool[Tensor, "chunks rows"]
-) -> Findings:
+) -> Taken:
     """Mean, quantiles and histogram of the rows that are words."""
     rows = entropy.movedim(0, 2)[..., words]  # (heads, layers, rows)
     values = rows.flatten()
@@ -56,4 +56,4 @@ def summary(
     ]
     histogram = torch.bincount(bins, minlength=BINS).tolist()
     result = {"rows": values.numel(), "mean": values.mean().item()} | quantiles
-    return Findings(result, [{"histogram": histogram}, *heads])
+    return Taken(result, [{"histogram": histogram}, *heads])

@@ -9,8 +9,8 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure, Item
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
-from lohe.experiments.studies.lm.perplexity import PROTOCOL, protocol
+from lohe.experiments.setting import READINGS, Setting
+from lohe.experiments.studies.lm.perplexity import CORPORA, PROTOCOL, oscillator, protocol
 from lohe.experiments.studies.rank import (
     cohort,
     effective_rank,
@@ -20,7 +20,7 @@ from lohe.experiments.studies.rank import (
     rank_parity,
     truncation,
 )
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, SHARPENED, few
+from lohe.experiments.studies.rank.cohort import DIMENSIONS, SHARPENED, few
 from lohe.experiments.studies.rank.rank_lines import RANKS
 from lohe.experiments.tables import Table, plus_minus
 from lohe.measure.significance import mean_std, sem
@@ -61,9 +61,7 @@ def table_of_ranks(evidence: Evidence) -> Table:
 def _rank_rows(evidence: Evidence, corpus: str) -> list[tuple[str, ...]]:
     shown = [*cohort.mechanisms()]
     shown += [
-        (f"d_osc = {d}, p = {p}", r, cohort.oscillator(d, r, p))
-        for r in READINGS
-        for d, p in SHARPENED
+        (f"d_osc = {d}, p = {p}", r, oscillator(r, d, p)) for r in READINGS for d, p in SHARPENED
     ]
     rows = []
     for name, reading, mechanism in shown:
@@ -155,8 +153,7 @@ def _draw_perplexities(ax: Any, evidence: Evidence, corpus: str) -> None:
         ranks.series(ax, cut, color=color, marker="v", label=label, **look)
     for reading, color in zip(READINGS, (BLUE, DEFINED), strict=True):
         found = {
-            r: cohort.perplexities(evidence, corpus, cohort.oscillator(r - 1, reading))
-            for r in RANKS
+            r: cohort.perplexities(evidence, corpus, oscillator(reading, r - 1)) for r in RANKS
         }
         means = {r: fmean(x) for r, x in found.items() if x}
         errors = {r: sem(x) for r, x in found.items() if x}

@@ -14,10 +14,9 @@ from torch import Tensor
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.studies.lm import perplexity
-from lohe.experiments.studies.lm.perplexity import CORPORA as CORPORA
-from lohe.experiments.studies.lm.perplexity import run as run
+from lohe.experiments.studies.lm.perplexity import oscillator
 from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, margin
-from lohe.models import Mechanism, Oscillator, Softmax
+from lohe.models import Mechanism, Softmax
 from lohe.tasks import Split
 from lohe.tasks.language import PAD
 
@@ -29,10 +28,6 @@ SHARPENED = [(d, p) for d in (2, 8) for p in (2, 4)]  # Table 5's
 BATCH = 16  # chunks at once, so that logits in float64 fit
 
 
-def oscillator(d_osc: int, reading: str, sharpness: int = 1) -> Oscillator:
-    return perplexity.oscillator(reading, d_osc, sharpness)
-
-
 def mechanisms(
     dimensions: Sequence[int] = DIMENSIONS,
 ) -> Iterator[tuple[str, str, Mechanism]]:
@@ -40,14 +35,14 @@ def mechanisms(
     yield "softmax", "", Softmax()
     for reading in READINGS:
         for d in dimensions:
-            yield f"d_osc = {d}", reading, oscillator(d, reading)
+            yield f"d_osc = {d}", reading, oscillator(reading, d)
 
 
 def measured(setting: Setting) -> list[Mechanism]:
     """Those of Figure 10's and Figure 9's measurements: `mechanisms`, and sharpened oscillators."""
     found = [mechanism for _, _, mechanism in mechanisms(few(setting, DIMENSIONS))]
     sharper = few(setting, SHARPENED)
-    return found + [oscillator(d, reading, p) for reading in READINGS for d, p in sharper]
+    return found + [oscillator(reading, d, p) for reading in READINGS for d, p in sharper]
 
 
 def few(setting: Setting, things: Sequence[T]) -> Sequence[T]:

@@ -10,8 +10,9 @@ from torch import Tensor, nn
 
 from lohe.attention import OscillatorAttention
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.setting import Setting
+from lohe.experiments.studies.lm.perplexity import oscillator, run
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import DIMENSIONS, batches, is_word, on_cores
 from lohe.measure.rank import effective_rank, rank
@@ -45,7 +46,7 @@ class EffectiveRank:
     chunks: int = 128
 
     @torch.no_grad()
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         model = bench.model(self.run).double()  # the rank is a matter of small singular values
         spectra: dict[str, list[Tensor]] = {}
         words = pairs = cut = 0
@@ -60,7 +61,7 @@ class EffectiveRank:
                 spectra.setdefault(name, []).append(on_cores(torch.linalg.svdvals, x))
         whole = {name: torch.cat(parts) for name, parts in spectra.items()}
         clamped = {"clamped": cut / pairs} if pairs else {}
-        return Findings(_summary(whole, words) | clamped, _by_head(whole))
+        return Taken(_summary(whole, words) | clamped, _by_head(whole))
 
 
 def matrices(model: nn.Module, tokens: Int[Tensor, "chunks tokens"]) -> dict[str, Matrices]:
@@ -145,7 +146,7 @@ def _by_head(
 
 def of(setting: Setting, corpus: str, mechanism: Mechanism) -> EffectiveRank:
     """The measurement on the model of seed 0."""
-    return EffectiveRank(cohort.run(setting, corpus, mechanism), cohort.chunks(setting))
+    return EffectiveRank(run(setting, corpus, mechanism), cohort.chunks(setting))
 
 
 def found(evidence: Evidence, corpus: str, mechanism: Mechanism) -> dict[str, float]:
@@ -158,4 +159,4 @@ def by_dimension(
     evidence: Evidence, corpus: str, reading: str, name: str
 ) -> dict[int, float | None]:
     """One number, e.g. "similarity.mean", of the oscillators of each d_osc."""
-    return {d: found(evidence, corpus, cohort.oscillator(d, reading)).get(name) for d in DIMENSIONS}
+    return {d: found(evidence, corpus, oscillator(reading, d)).get(name) for d in DIMENSIONS}

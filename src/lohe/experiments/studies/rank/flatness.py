@@ -7,11 +7,12 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
+from lohe.experiments.studies.lm.perplexity import CORPORA, oscillator, run
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, known, listed
+from lohe.experiments.studies.rank.cohort import DIMENSIONS, known, listed
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.studies.sva.agreement_cohort import COMPARED, FAILS_BELOW, kind, paper
 from lohe.experiments.tables import Table
@@ -80,9 +81,7 @@ def lines(evidence: Evidence) -> list[Line]:
 
 def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     softmax = _median(evidence, corpus, Softmax())
-    medians = known(
-        {d: _median(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS}
-    )
+    medians = known({d: _median(evidence, corpus, oscillator(reading, d)) for d in DIMENSIONS})
     what = (
         f"{cohort.called(evidence, corpus)}, median entropy at d_osc = 2, 4, 8, 16 against softmax"
     )
@@ -99,7 +98,7 @@ def _sharper_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     """Trained with a larger p, attention is to be less flat. (Of given states it is a theorem.)"""
     what = f"{cohort.called(evidence, corpus)}, median entropy at p = 1, 2, 4, d_osc = 2 and 8"
     medians = {
-        d: {p: _median(evidence, corpus, cohort.oscillator(d, reading, p)) for p in POWERS}
+        d: {p: _median(evidence, corpus, oscillator(reading, d, p)) for p in POWERS}
         for d in SHARP_DIMENSIONS
     }
     found = [known(of_power) for of_power in medians.values()]
@@ -207,7 +206,7 @@ def _boxes(evidence: Evidence) -> Mapping[str, Sequence[float]]:
 
 
 def _measure(setting: Setting, corpus: str, mechanism: Mechanism) -> AttentionEntropy:
-    return AttentionEntropy(cohort.run(setting, corpus, mechanism), cohort.chunks(setting))
+    return AttentionEntropy(run(setting, corpus, mechanism), cohort.chunks(setting))
 
 
 def _found(evidence: Evidence, corpus: str, mechanism: Mechanism) -> Record | None:

@@ -6,16 +6,10 @@ from statistics import fmean
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
-from lohe.experiments.studies.lm.perplexity import if_carried
+from lohe.experiments.setting import READINGS
+from lohe.experiments.studies.lm.perplexity import CORPORA, if_carried, oscillator
 from lohe.experiments.studies.rank import cohort, effective_rank, rank_matched, truncation
-from lohe.experiments.studies.rank.cohort import (
-    CORPORA,
-    DIMENSIONS,
-    READINGS,
-    SHARPENED,
-    known,
-    listed,
-)
+from lohe.experiments.studies.rank.cohort import DIMENSIONS, SHARPENED, known, listed
 from lohe.experiments.tables import plus_minus
 from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
 from lohe.theory import readout_rank_bound
@@ -148,7 +142,7 @@ def _at_ranks(
 def _sharpened_line(evidence: Evidence, corpus: str, reading: str, d: int, p: int) -> Line:
     """Does the rank before the mask stay at d_osc + 1 when the readout is sharpened? (D26)"""
     what = f"{cohort.called(evidence, corpus)}, rank of S^p before the mask, d_osc = {d}, p = {p}"
-    found = effective_rank.found(evidence, corpus, cohort.oscillator(d, reading, p))
+    found = effective_rank.found(evidence, corpus, oscillator(reading, d, p))
     paper = f"at most {d + 1} for every p"
     if "sharpened.rank" not in found:
         return Line(what, paper, "", "no records", reading=reading)
@@ -164,7 +158,7 @@ def _sharpened_line(evidence: Evidence, corpus: str, reading: str, d: int, p: in
 
 def _rank_line(evidence: Evidence, reading: str, d: int) -> Line:
     paper = published("figure10")["similarity"][str(d)]
-    ours = effective_rank.found(evidence, "tinystories", cohort.oscillator(d, reading))
+    ours = effective_rank.found(evidence, "tinystories", oscillator(reading, d))
     mean = ours.get("similarity.mean")
     return Line(
         f"{cohort.called(evidence, 'tinystories')}, effective rank of S, d_osc = {d}",
@@ -177,7 +171,7 @@ def _rank_line(evidence: Evidence, reading: str, d: int) -> Line:
 
 def _masked_line(evidence: Evidence, reading: str, d: int) -> Line:
     paper = published("figure10")["attention"][str(d)]
-    mean = effective_rank.found(evidence, "tinystories", cohort.oscillator(d, reading)).get(
+    mean = effective_rank.found(evidence, "tinystories", oscillator(reading, d)).get(
         "attention.mean"
     )
     return Line(
@@ -213,7 +207,7 @@ def _truncated_line(evidence: Evidence, rank: int) -> Line:
 
 def _oscillator(evidence: Evidence, corpus: str, reading: str, d: int) -> float | None:
     """Mean perplexity over seeds."""
-    found = cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading))
+    found = cohort.perplexities(evidence, corpus, oscillator(reading, d))
     return fmean(found) if found else None
 
 

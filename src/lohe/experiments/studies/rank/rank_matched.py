@@ -5,16 +5,19 @@ from statistics import fmean
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
+from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.perplexity import (
+    CORPORA,
     PROTOCOL,
     compared,
     log_ratio,
+    oscillator,
     same_ratio,
     told,
 )
 from lohe.experiments.studies.rank import cohort
-from lohe.experiments.studies.rank.cohort import CORPORA, DIMENSIONS, READINGS, few, listed
+from lohe.experiments.studies.rank.cohort import DIMENSIONS, few, listed
 from lohe.experiments.tables import Table, plus_minus
 from lohe.experiments.verdicts import Claim, Line, exactly, holm, of_sample, ours, significant
 from lohe.measure.significance import mean_std
@@ -28,14 +31,9 @@ WIDEST = (*DIMENSIONS, 32)  # oscillators that are compared
 def runs(setting: Setting) -> list[Run]:
     """Softmax whole and of every rank, oscillators of every dimension, five seeds."""
     trained: list[Mechanism] = [Softmax()]
-    trained += [cohort.oscillator(d, reading) for reading in READINGS for d in few(setting, WIDEST)]
+    trained += [oscillator(reading, d) for reading in READINGS for d in few(setting, WIDEST)]
     trained += [RankMatchedSoftmax(d_qk=d) for d in few(setting, DIMENSIONS)]
-    return [
-        cohort.run(setting, corpus, mechanism, seed)
-        for corpus in CORPORA
-        for mechanism in trained
-        for seed in setting.seeds_of(corpus, cohort.SEEDS)
-    ]
+    return perplexity.runs(setting, trained, cohort.SEEDS)
 
 
 def perplexities(evidence: Evidence, corpus: str) -> dict[int, list[float]]:
@@ -59,7 +57,7 @@ def table_of_scores(evidence: Evidence) -> Table:
         for d, matched in perplexities(evidence, corpus).items():
             groups = [matched]
             groups += [
-                cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading))
+                cohort.perplexities(evidence, corpus, oscillator(reading, d))
                 for reading in READINGS
             ]
             if any(groups):
@@ -108,18 +106,18 @@ def _part_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     """What the rank of the scores costs softmax, and what the oscillator lacks."""
     what = f"{cohort.called(evidence, corpus)}, gap to softmax: scores of rank 2, and d_osc = 2"
     matched = perplexities(evidence, corpus)
-    oscillator = cohort.perplexities(evidence, corpus, cohort.oscillator(2, reading))
+    at_two = cohort.perplexities(evidence, corpus, oscillator(reading, 2))
     paper = "TinyStories only"
     if corpus == "tinystories":
         theirs = published_means()
         whole = fmean(published("table4")["tinystories"]["oscillator"]["2"])
         paper = listed(x - theirs[FULL] for x in (theirs[2], whole))
-    if min(len(x) for x in (matched[2], matched[FULL], oscillator)) < 2:
+    if min(len(x) for x in (matched[2], matched[FULL], at_two)) < 2:
         return cohort.undecided(what, paper, "lm-rank-part", reading)
     cost = ours(matched[2]) - ours(matched[FULL])
-    rest = ours(oscillator) - ours(matched[2])
+    rest = ours(at_two) - ours(matched[2])
     holds = all(x.value > 0 and significant(x.p) for x in (cost, rest))
-    gaps = [fmean(x) - fmean(matched[FULL]) for x in (matched[2], oscillator)]
+    gaps = [fmean(x) - fmean(matched[FULL]) for x in (matched[2], at_two)]
     said = f"{100 * gaps[0] / gaps[1]:.0f} % of the gap; " if gaps[1] > 0 else ""
     said += f"Welch p = {cost.p:.2g} for the part, {rest.p:.2g} for the rest"
     claim = Claim("lm-rank-part", holds, said, max(cost.p, rest.p))
@@ -131,7 +129,7 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     what = f"{name}, softmax of rank 2, 4, 8, 16 against d_osc = 2, 4, 8, 16"
     matched = perplexities(evidence, corpus)
     oscillators = {
-        d: cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading)) for d in DIMENSIONS
+        d: cohort.perplexities(evidence, corpus, oscillator(reading, d)) for d in DIMENSIONS
     }
     paper = "TinyStories only"
     if corpus == "tinystories":

@@ -7,9 +7,11 @@ from statistics import fmean, stdev
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Measure
 from lohe.experiments.reported import published
-from lohe.experiments.setting import Setting
+from lohe.experiments.setting import READINGS, Setting
+from lohe.experiments.studies.lm import perplexity
+from lohe.experiments.studies.lm.perplexity import CORPORA, oscillator
 from lohe.experiments.studies.rank import cohort, effective_rank
-from lohe.experiments.studies.rank.cohort import CORPORA, READINGS, few
+from lohe.experiments.studies.rank.cohort import few
 from lohe.experiments.verdicts import Claim, Line
 from lohe.measure.power_law import fit
 from lohe.models import Mechanism, Softmax
@@ -22,13 +24,8 @@ FACTOR = 2  # of rules.json, lm-rank-parity
 def runs(setting: Setting) -> list[Run]:
     """What the power law is fitted to."""
     trained: list[Mechanism] = [Softmax()]
-    trained += [cohort.oscillator(d, reading) for reading in READINGS for d in few(setting, FITTED)]
-    return [
-        cohort.run(setting, corpus, mechanism, seed)
-        for corpus in CORPORA
-        for mechanism in trained
-        for seed in setting.seeds_of(corpus, cohort.SEEDS)
-    ]
+    trained += [oscillator(reading, d) for reading in READINGS for d in few(setting, FITTED)]
+    return perplexity.runs(setting, trained, cohort.SEEDS)
 
 
 def measures(setting: Setting) -> list[Measure]:
@@ -60,9 +57,7 @@ def _line(evidence: Evidence, corpus: str, reading: str) -> Line:
     if corpus == "tinystories":
         paper += f" against rank {published('figure10')['softmax_attention']['mean']:.1f}"
     softmax = cohort.perplexities(evidence, corpus, Softmax())
-    oscillators = {
-        d: cohort.perplexities(evidence, corpus, cohort.oscillator(d, reading)) for d in FITTED
-    }
+    oscillators = {d: cohort.perplexities(evidence, corpus, oscillator(reading, d)) for d in FITTED}
     rank = effective_rank.found(evidence, corpus, Softmax()).get("attention.mean", math.nan)
     if math.isnan(rank) or len(softmax) < 2 or not all(oscillators.values()):
         return cohort.undecided(what, paper, "lm-rank-parity", reading)

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from lohe.attention.projections import merge_heads, split_heads
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.setting import Setting
-from lohe.experiments.studies.lm.perplexity import reported
+from lohe.experiments.studies.lm.perplexity import reported, run
 from lohe.experiments.studies.rank import cohort
 from lohe.experiments.studies.rank.cohort import batches, on_cores
 from lohe.measure.rank import truncate
@@ -45,7 +45,7 @@ class Truncation:
     rank: int
     chunks: int | None = None
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         task, result = self.run.task, {}
         model, split = bench.model(self.run), bench.data(self.run).splits[reported(task)]
         for name, change in self.versions().items():
@@ -53,7 +53,7 @@ class Truncation:
                 result[name] = perplexity(model, task, split, self.chunks, bench.device)
         result["whole"] = perplexity(model, task, split, self.chunks, bench.device)
         result["chunks"] = len(split) if self.chunks is None else min(self.chunks, len(split))
-        return Findings(result)
+        return Taken(result)
 
     def versions(self) -> dict[str, Callable[[Attention], Attention]]:
         """What becomes of attention weights in each version."""
@@ -107,7 +107,7 @@ def perplexity(
 def of(setting: Setting, corpus: str, rank: int) -> Truncation:
     """The measurement on the softmax model of seed 0, over the whole validation split."""
     chunks = cohort.chunks(setting) if setting.scale == "smoke" else None
-    return Truncation(cohort.run(setting, corpus, Softmax()), rank, chunks)
+    return Truncation(run(setting, corpus, Softmax()), rank, chunks)
 
 
 def found(evidence: Evidence, corpus: str, rank: int) -> dict[str, float]:

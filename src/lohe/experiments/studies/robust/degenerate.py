@@ -9,13 +9,13 @@ import numpy as np
 import torch
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.item import Figure, Item
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.observed import observe, real_tokens
-from lohe.experiments.studies.robust.physics import SCALES
+from lohe.experiments.studies.robust.physics import SCALES, spaced
 from lohe.experiments.studies.robust.subjects import (
     KWS,
     ONE_READING,
@@ -40,18 +40,17 @@ THRESHOLDS = tuple(10 ** (k / 4) for k in range(-28, 17))  # of the distribution
 class DriveNorms:
     """‖h‖ of every oscillator, all layers and heads, that does not belong to padding.
 
-    On `examples` of the validation split, evenly spaced, or on all if there are no more.
+    On `examples` of the validation split, evenly spaced.
     """
 
     run: Run
     examples: int
 
-    def take(self, bench: Bench) -> Findings:
-        model, split = bench.model(self.run), bench.data(self.run).valid
-        few = min(self.examples, len(split))
-        split = split.take(torch.arange(few) * len(split) // few).to(bench.device)
+    def take(self, bench: Bench) -> Taken:
+        model = bench.model(self.run)
+        split = spaced(bench.data(self.run).valid, self.examples).to(bench.device)
         norms = []
-        for start in range(0, few, BATCH):
+        for start in range(0, len(split), BATCH):
             part = split.take(slice(start, start + BATCH))
             real = real_tokens(part)
             for layer in observe(model, **part.inputs)[1]:
@@ -66,7 +65,7 @@ class DriveNorms:
             "largest": norm.max().item(),
         }
         below = [{"below": x, "count": int((norm < x).sum())} for x in THRESHOLDS]
-        return Findings(result, below)
+        return Taken(result, below)
 
 
 def measures(setting: Setting) -> list[Measure]:
@@ -218,7 +217,7 @@ def _percent(fractions: list[float]) -> str:
     return "none" if mean == 0 else f"{mean:.2g} %"
 
 
-def figure(evidence: Evidence):
+def figure(evidence: Evidence) -> Figure:
     """The distribution of ‖h‖ over oscillators: a line for each model, many models as a band."""
     import matplotlib.pyplot as plt
 

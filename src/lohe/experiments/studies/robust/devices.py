@@ -4,10 +4,8 @@ import math
 from dataclasses import dataclass
 from statistics import fmean
 
-import torch
-
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
@@ -19,6 +17,7 @@ from lohe.experiments.studies.robust.physics import (
     measure,
     rotation,
     scores,
+    spaced,
 )
 from lohe.experiments.studies.robust.subjects import SUBJECTS, SVA, Subject
 from lohe.experiments.verdicts import Estimate, exactly, of_sample, ours
@@ -35,26 +34,25 @@ DRAWS = 5  # of the published runs, on the published subset
 class RobustnessGrid:
     """Change of the task's metrics on `draws` devices of every kind and size.
 
-    On `examples` of the validation split, evenly spaced (splits may be sorted), or on all if there
-    are no more. Draws differ between examples, layers and batches.
+    On `examples` of the validation split, evenly spaced. Draws differ between examples, layers and
+    batches.
     """
 
     run: Run
     draws: int
     examples: int
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         split, grid = bench.data(self.run).valid, (*GRID, *map(rotation, SCALES))
         return on_devices(self.run, bench, split, self.draws, self.examples, grid)
 
 
 def on_devices(
     run: Run, bench: Bench, split: Split, draws: int, examples: int, grid: tuple[Physics, ...]
-) -> Findings:
+) -> Taken:
     """The run's model on `draws` devices of every kind in `grid`; `examples` evenly spaced."""
     model, task = bench.model(run), run.task
-    few = min(examples, len(split))
-    split = split.take(torch.arange(few) * len(split) // few).to(bench.device)
+    split = spaced(split, examples).to(bench.device)
     batch = CHUNKS if isinstance(run.model, LanguageModel) else BATCH
     measured = measure({run.seed: model}, task, split, grid, draws, batch=batch)
     ideal = scores(model, task, split, batch)
@@ -63,7 +61,7 @@ def on_devices(
         here = [m for m in measured if (m.name, m.level) == (physics.name, physics.level)]
         changes = {name: [float(f"{m.change[name]:.6g}") for m in here] for name in ideal}
         curve.append({"physics": physics.name, "level": physics.level, **changes})
-    return Findings({"examples": few, **ideal}, curve)
+    return Taken({"examples": len(split), **ideal}, curve)
 
 
 def whole(subject: Subject, setting: Setting, run: Run) -> RobustnessGrid:

@@ -105,6 +105,12 @@ def on(model: nn.Module, physics: Physics, rng: torch.Generator) -> Iterator[nn.
             layer.drive, layer.settle = drive, settle
 
 
+def spaced(split: Split, examples: int) -> Split:
+    """So many examples, evenly spaced, since splits may be sorted; all if there are no more."""
+    few = min(examples, len(split))
+    return split.take(torch.arange(few) * len(split) // few)
+
+
 @torch.no_grad()
 def scores(model: nn.Module, task: Task, split: Split, batch: int = 1000) -> dict[str, float]:
     """The task's metrics of one model on one split."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.item import Item
+from lohe.experiments.item import Figure, Item
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS
 from lohe.experiments.studies.robust import degenerate, statements
@@ -232,7 +232,7 @@ def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> L
     return Line("horizons that are enough", "5, 5, 30", ", ".join(ours), value, claim, reading)
 
 
-def figure_8(evidence: Evidence):
+def figure_8(evidence: Evidence) -> Figure:
     """Figure 8 (fig:robustness): change of the metric under each imperfection, and by horizon."""
     import matplotlib.pyplot as plt
 

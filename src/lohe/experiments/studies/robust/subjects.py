@@ -43,23 +43,23 @@ class Subject:
         return self.few if setting.scale == "smoke" else MOST
 
 
-def keywords(setting: Setting, reading: str, seed: int = 0) -> Run:
+def keywords(setting: Setting, reading: str, seed: int) -> Run:
     """Keyword spotting without positional encoding, on the first set of keywords."""
     first = next(iter(setting.corpora.keywords))
     return setting.keyword_spotting(first, READINGS[reading], seed=seed)
 
 
-def sentences(setting: Setting, reading: str, seed: int = 0) -> Run:
+def sentences(setting: Setting, reading: str, seed: int) -> Run:
     """Subject-verb agreement; as published, padding is read."""
     return setting.agreement(agreement_cohort.READINGS[reading], seed)
 
 
-def articles(setting: Setting, reading: str, seed: int = 0) -> Run:
+def articles(setting: Setting, reading: str, seed: int) -> Run:
     """WikiText-2."""
     return setting.wikitext2(replace(READINGS[reading], d_osc=D_OSC), seed)
 
 
-def stories(setting: Setting, reading: str, seed: int = 0) -> Run:
+def stories(setting: Setting, reading: str, seed: int) -> Run:
     """TinyStories."""
     return setting.tinystories(replace(READINGS[reading], d_osc=D_OSC), seed)
 

@@ -19,11 +19,10 @@ from lohe.experiments.studies.settle import inference_modes, integrators, sequen
 from lohe.experiments.studies.settle.drives import AS_DEFINED, AS_PUBLISHED, COHORTS, Cohort
 from lohe.experiments.studies.settle.settling import DEGREES, HORIZON, HORIZONS, Settled, Settling
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import NO_RECORDS, Claim, Line
 
 D_OSC = (2, 8, 32)
 ENOUGH, ENOUGH_FROM = 0.95, 500.0  # claim settle-horizon
-NONE = "no records"
 
 
 def measures(setting: Setting) -> list[Measure]:
@@ -131,7 +130,7 @@ def _dimension(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) -
     fractions = [one.at()["converged"] for one in models.values()]
     growing = _growing(fractions) if len(models) == len(D_OSC) else None
     theirs = [x["converged"] for x in published("table6")["d_osc"].values()]
-    claim = Claim("settle-dimension", growing, _percents(fractions, 2) or NONE)
+    claim = Claim("settle-dimension", growing, _percents(fractions, 2) or NO_RECORDS)
     return _claim(cohort, evidence, "converged at d_osc = 2, 8, 32", _percents(theirs), claim)
 
 
@@ -148,14 +147,14 @@ def _both_modes(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) 
         for both in (printed, modes)
     )
     what = "error above 0.1; from 0.01 to 0.1, at d_osc = 2, 8, 32"
-    claim = Claim("settle-modes", rarer, ours or NONE)
+    claim = Claim("settle-modes", rarer, ours or NO_RECORDS)
     return _claim(cohort, evidence, what, paper, claim)
 
 
 def _three_ways(cohort: Cohort, evidence: Evidence, models: dict[int, Settled]) -> Line:
     agree = all(one.agrees for one in models.values()) if len(models) == len(D_OSC) else None
     found = "; ".join(f"d_osc = {d}: {_compared(one)}" for d, one in models.items())
-    claim = Claim("settle-exact", agree, found or NONE)
+    claim = Claim("settle-exact", agree, found or NO_RECORDS)
     unlike, solves = (
         sum(one.record.result[f"rk45.{x}"] for one in models.values())
         for x in ("unlike_flow", "solves")
@@ -175,7 +174,7 @@ def _compared(one: Settled) -> str:
 
 def _antipodal(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Line:
     theirs = published("table6")["failures"]
-    holds, found, ours = None, NONE if one is None else "no trajectory is late", ""
+    holds, found, ours = None, NO_RECORDS if one is None else "no trajectory is late", ""
     if one is not None and one.late():
         near, late, row = one.late(".within_30"), one.late(), one.at()
         holds, ours = near > late / 2, f"{near} of {late}"
@@ -191,7 +190,7 @@ def _antipodal(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Line:
 
 def _weak(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Line:
     """Section 3 says so, where Table 6 speaks of the antipode."""
-    holds, found, ours = None, NONE if one is None else "no trajectory is late", ""
+    holds, found, ours = None, NO_RECORDS if one is None else "no trajectory is late", ""
     if one is not None and one.late():
         row = one.at()
         share = row["weak_drive"] / (1 - row["converged"])
@@ -288,7 +287,7 @@ def figure_7_lines(evidence: Evidence) -> list[Line]:
 
 
 def _horizon(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Line:
-    holds, found = None, NONE
+    holds, found = None, NO_RECORDS
     if one is not None:
         by_horizon = {horizon: one.at(horizon)["converged"] for horizon in HORIZONS}
         enough = all(x >= ENOUGH for horizon, x in by_horizon.items() if horizon >= ENOUGH_FROM)
@@ -300,7 +299,7 @@ def _horizon(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Line:
 
 
 def _all_converge(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Line:
-    holds, ours, found, paper = None, "", NONE, published("table6")
+    holds, ours, found, paper = None, "", NO_RECORDS, published("table6")
     if one is not None:
         late = one.late(".last")
         holds, ours = late == 0 or None, f"{late} of {one.trajectories}"
@@ -335,7 +334,7 @@ def _claim(
         f"{cohort.name(evidence.setting)}, {what}",
         f"{paper}{cohort.elsewhere}" if paper else "",
         claim.found if ours is None else ours,
-        "no records" if claim.found == NONE else "not comparable",
+        NO_RECORDS if claim.found == NO_RECORDS else "not comparable",
         claim,
         cohort.reading,
     )

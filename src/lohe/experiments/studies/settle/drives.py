@@ -11,8 +11,8 @@ from lohe.attention import OscillatorAttention
 from lohe.experiments.measures import Bench
 from lohe.experiments.setting import Setting
 from lohe.experiments.studies.lm import perplexity
+from lohe.experiments.studies.robust.observed import real_tokens
 from lohe.experiments.studies.robust.physics import Physics, on
-from lohe.tasks.language import PAD
 from lohe.train import Run
 
 
@@ -53,10 +53,9 @@ class Drives:
 
 def drives(bench: Bench, run: Run, examples: int) -> Drives:
     """Those of the run's model on the first validation examples."""
-    inputs = bench.data(run).valid.take(slice(examples)).to(bench.device).inputs
-    layers = [h.double() for h in drives_of(bench.model(run), **inputs)]
-    valid = inputs["tokens"] != PAD if "tokens" in inputs else layers[0].new_ones(1, 1).bool()
-    return Drives(layers, valid[:, None, :].expand(layers[0].shape[:-1]))
+    part = bench.data(run).valid.take(slice(examples)).to(bench.device)
+    layers = [h.double() for h in drives_of(bench.model(run), **part.inputs)]
+    return Drives(layers, real_tokens(part)[:, None, :].expand(layers[0].shape[:-1]))
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from lohe.attention import OscillatorAttention
 from lohe.dynamics import flow
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
@@ -76,7 +76,7 @@ class InferenceModes:
     draws: int = 5
     horizon: float = HORIZON
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         model, data = bench.model(self.run), bench.data(self.run)
         modes = {"uniform": settling(self.horizon), "sequential": passed_on(self.horizon)}
         result, curve = {}, []
@@ -91,7 +91,7 @@ class InferenceModes:
                     curve.append(
                         {"protocol": protocol, "mode": mode, "draw": draw, "perplexity": found}
                     )
-        return Findings(result, curve)
+        return Taken(result, curve)
 
 
 def measures(setting: Setting) -> list[Measure]:

@@ -16,7 +16,7 @@ from lohe import sphere
 from lohe.dynamics import Euler, Scipy, fixed_query, flow, solve
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import READINGS, Setting
 from lohe.experiments.store.records import Record
@@ -48,7 +48,7 @@ class Integrators:
     tolerance: float = 1e-6
     seed: int = 0
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         rng = torch.Generator().manual_seed(self.seed)
         h = drives(bench, self.run, self.examples).oscillators(0).cpu()
         h = h[h.norm(dim=-1).argsort()]
@@ -67,7 +67,7 @@ class Integrators:
             }
             if name == "euler":
                 result |= off_orbit(angle, norm, self.step)
-        return Findings(result)
+        return Taken(result)
 
 
 def angles(

@@ -9,7 +9,7 @@ from lohe.dynamics import flow, settling_error
 from lohe.dynamics.settling import CONVERGED_BELOW
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Item
-from lohe.experiments.measures import Bench, Findings, Measure
+from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.reported import published
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
@@ -41,7 +41,7 @@ class Starts:
     noise: float = NOISE
     seed: int = 0
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         rng = torch.Generator().manual_seed(self.seed)
         found = drives(bench, self.run, self.chunks)
         h = found.layers[-1]
@@ -55,7 +55,7 @@ class Starts:
                 row[f"{name}.converged"] = (error < CONVERGED_BELOW).double().mean().item()
             curve.append(row)
         names = [name for name in curve[0] if name != "draw"]
-        return Findings({name: fmean(row[name] for row in curve) for name in names}, curve)
+        return Taken({name: fmean(row[name] for row in curve) for name in names}, curve)
 
 
 def measures(setting: Setting) -> list[Measure]:

@@ -27,7 +27,7 @@ from lohe.dynamics import (
     unsettled_probability,
 )
 from lohe.dynamics.settling import ANTIPODAL_ABOVE, CONVERGED_BELOW
-from lohe.experiments.measures import Bench, Findings
+from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.settle.drives import drives
 from lohe.train import Run
@@ -56,11 +56,11 @@ class Settling:
     horizons: tuple[float, ...] = HORIZONS
     seed: int = 42
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         found = drives(bench, self.run, self.chunks)
         return self.settle([found.oscillators(n) for n in range(len(found.layers))])
 
-    def settle(self, layers: list[Float[Tensor, "_ d_osc"]]) -> Findings:
+    def settle(self, layers: list[Float[Tensor, "_ d_osc"]]) -> Taken:
         """What becomes of oscillators with these drives, layer by layer."""
         rng = torch.Generator().manual_seed(self.seed)
         how: dict[str, Any] = {"generator": rng, "dtype": layers[0].dtype}
@@ -73,7 +73,7 @@ class Settling:
         z0, h, first, last = starts[-1], layers[-1], self.horizons[0], self.horizons[-1]
         sizes = {"oscillators": len(h), "trajectories": self.starts * len(h)}
         late = late_starts(z0, h, first, last)
-        return Findings(sizes | norms(h) | late | by_rk45(z0, h, first, self.solves, rng), curve)
+        return Taken(sizes | norms(h) | late | by_rk45(z0, h, first, self.solves, rng), curve)
 
 
 def settled(

@@ -31,12 +31,10 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     as_printed,
     cohort,
     failures_p,
-    gap,
     inside,
     interval,
     kind,
     line,
-    mean,
     middle,
     paper,
     signed,
@@ -44,7 +42,16 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     undecided,
 )
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import Claim, Line, counts, exactly, of_sample, significant
+from lohe.experiments.verdicts import (
+    Claim,
+    Line,
+    counts,
+    exactly,
+    gap,
+    mean,
+    of_sample,
+    significant,
+)
 from lohe.measure.significance import mann_whitney, mean_std, proportion_interval
 from lohe.models import Mechanism
 from lohe.train import Run

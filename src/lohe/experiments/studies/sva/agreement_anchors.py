@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure, Item
-from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
+from lohe.experiments.measures import Bench, Measure, Taken, on_seeds
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.sva.agreement_cohort import (
@@ -38,7 +38,7 @@ class AnchorAngles:
 
     run: Run
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         data = bench.data(self.run)
         # the generator that the run's parameters were drawn from
         start = self.run.model.build(data, torch.Generator().manual_seed(self.run.seed))
@@ -49,7 +49,7 @@ class AnchorAngles:
         for name, values in angles.items():
             result[f"{name}.resultant"] = resultant(values.tolist())
             result[f"{name}.p"] = rayleigh(values.tolist())
-        return Findings(result, [{name: _rounded(values) for name, values in angles.items()}])
+        return Taken(result, [{name: _rounded(values) for name, values in angles.items()}])
 
 
 def _anchors(model: nn.Module) -> Tensor:
@@ -74,10 +74,7 @@ def measures(setting: Setting) -> list[Measure]:
 
 
 def _each(setting: Setting) -> dict[str, AnchorAngles]:
-    return {
-        name: AnchorAngles(setting.agreement(mechanism))
-        for name, mechanism in zip(OSCILLATORS, READINGS.values(), strict=True)
-    }
+    return {name: AnchorAngles(setting.agreement(m)) for name, m in OSCILLATORS.items()}
 
 
 def measured(evidence: Evidence) -> dict[str, list[Record]]:

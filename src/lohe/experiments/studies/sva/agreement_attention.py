@@ -18,7 +18,6 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     below,
     kind,
     line,
-    mean,
     none_yet,
     signed,
     spread,
@@ -39,6 +38,7 @@ from lohe.experiments.verdicts import (
     Line,
     exactly,
     margin,
+    mean,
     of_sample,
     significant,
 )

@@ -20,7 +20,6 @@ from lohe.experiments.verdicts import (
     Line,
     Verdict,
     margin,
-    ours,
     printed,
 )
 from lohe.measure.significance import fisher, mean_std
@@ -35,16 +34,11 @@ AS_PUBLISHED = Oscillator(anchors="free", pads="as-published")
 AS_DEFINED = Oscillator()
 READINGS: Mapping[str, Oscillator] = {"as published": AS_PUBLISHED, "as defined": AS_DEFINED}
 SOFTMAX = "softmax"
-OSCILLATORS = tuple(f"oscillator, {reading}" for reading in READINGS)
-# the baseline, and both readings of the oscillator
-COMPARED: Mapping[str, Mechanism] = {
-    SOFTMAX: Softmax(),
-    **dict(zip(OSCILLATORS, READINGS.values(), strict=True)),
-}
+OSCILLATORS = {f"oscillator, {reading}": m for reading, m in READINGS.items()}
+COMPARED: Mapping[str, Mechanism] = {SOFTMAX: Softmax(), **OSCILLATORS}
 MECHANISMS: Mapping[str, Mechanism] = {
     **COMPARED,
-    "frozen W_V, as published": replace(AS_PUBLISHED, freeze_values=True),
-    "frozen W_V, as defined": replace(AS_DEFINED, freeze_values=True),
+    **{f"frozen W_V, {reading}": replace(m, freeze_values=True) for reading, m in READINGS.items()},
 }
 Variant = Callable[[Setting, Mechanism, int], Run]  # a recipe with something changed
 
@@ -82,9 +76,9 @@ def cohort(records: Iterable[Record], first: int | None = None) -> Cohort:
     return Cohort(accuracies(kept, "overall"), accuracies(kept, "hard"))
 
 
-def paper(mechanism: str, item: str = "table2") -> Cohort:
+def paper(mechanism: str) -> Cohort:
     """The published seeds of softmax or the oscillator."""
-    found: dict[str, Any] = published(item)["per_seed"][mechanism]
+    found: dict[str, Any] = published("table2")["per_seed"][mechanism]
     return Cohort(found["overall"], found["hard"])
 
 
@@ -138,21 +132,11 @@ def kind(name: str) -> tuple[str, str]:
     return mechanism, reading
 
 
-def mean(sample: Sequence[float]) -> Estimate | None:
-    """Mean of our seeds; None where there are not two of them."""
-    return ours(sample) if len(sample) > 1 else None
-
-
-def gap(a: Sequence[float], b: Sequence[float]) -> Estimate | None:
-    """Mean of a minus mean of b."""
-    return ours(a) - ours(b) if min(len(a), len(b)) > 1 else None
-
-
-def middle(sample: Sequence[float], resamples: int = 2000) -> Estimate | None:
-    """Median with a standard error from the bootstrap over seeds."""
+def middle(sample: Sequence[float]) -> Estimate | None:
+    """Median with a standard error from the bootstrap over seeds, 2000 times."""
     if len(sample) < 2:
         return None
-    drawn = np.random.default_rng(0).choice(sample, (resamples, len(sample)))
+    drawn = np.random.default_rng(0).choice(sample, (2000, len(sample)))
     se = stdev(np.median(drawn, axis=1).tolist())
     return Estimate(median(sample), se, None, len(sample), se**2)
 
@@ -190,9 +174,9 @@ def undecided(name: str) -> Claim:
     return Claim(name, None, NO_RECORDS)
 
 
-def spread(sample: Sequence[float], digits: int = 2) -> str:
+def spread(sample: Sequence[float]) -> str:
     """Mean ± standard deviation; empty where there is nothing."""
-    return plus_minus(*mean_std(sample), digits) if sample else ""
+    return plus_minus(*mean_std(sample)) if sample else ""
 
 
 def signed(estimate: Estimate | None, digits: int = 2, unit: str = " pp") -> str:
@@ -200,9 +184,9 @@ def signed(estimate: Estimate | None, digits: int = 2, unit: str = " pp") -> str
     return f"{estimate.value:+.{digits}f}{unit}" if estimate else ""
 
 
-def interval(estimate: Estimate, digits: int = 2) -> str:
-    """Estimate with its 90 % interval: +0.10 [-0.02, +0.22]."""
-    low, high = estimate.interval(0.9)
+def interval(estimate: Estimate, digits: int = 2, confidence: float = 0.9) -> str:
+    """Estimate with its interval: +0.10 [-0.02, +0.22]."""
+    low, high = estimate.interval(confidence)
     return f"{estimate.value:+.{digits}f} [{low:+.{digits}f}, {high:+.{digits}f}]"
 
 

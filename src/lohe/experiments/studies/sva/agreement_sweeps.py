@@ -17,12 +17,10 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     Cohort,
     Variant,
     failures_p,
-    gap,
     inside,
     interval,
     kind,
     line,
-    mean,
     none_yet,
     spread,
     undecided,
@@ -30,7 +28,7 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     variant_runs,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line, counts, holm, of_sample, significant
+from lohe.experiments.verdicts import Claim, Line, counts, gap, holm, mean, of_sample, significant
 from lohe.measure.significance import proportion_interval
 from lohe.models import Mechanism
 from lohe.train import AdamW, Run

@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Findings, Measure, on_seeds
+from lohe.experiments.measures import Bench, Measure, Taken, on_seeds
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.sva.agreement_cohort import COMPARED, FAILS_BELOW
@@ -37,7 +37,7 @@ class VerbAttention:
     run: Run
     bins: int = 100
 
-    def take(self, bench: Bench) -> Findings:
+    def take(self, bench: Bench) -> Taken:
         data, model = bench.data(self.run), bench.model(self.run)
         assert data.test is not None
         hard = look(model, data.valid, ["hard"], bench.device)
@@ -52,7 +52,7 @@ class VerbAttention:
             {"test.to_distractor": self._histogram(test.to_distractor)},
             {"wrong.subjects": {word: wrong.count(word) for word in sorted(set(wrong))}},
         ]
-        return Findings(result, curve)
+        return Taken(result, curve)
 
     def _histogram(self, weights: Float[Tensor, " sentences"]) -> list[int]:
         # a rounded weight may be a little more than 1

@@ -19,11 +19,9 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     Cohort,
     Variant,
     below,
-    gap,
     interval,
     kind,
     line,
-    mean,
     none_yet,
     signed,
     spread,
@@ -32,7 +30,7 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     variant_runs,
 )
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import Claim, Line, holm, of_sample, significant
+from lohe.experiments.verdicts import Claim, Line, gap, holm, mean, of_sample, significant
 from lohe.measure.significance import fisher, mann_whitney, superiority
 from lohe.models import Mechanism
 from lohe.train import Run
