@@ -195,6 +195,7 @@ def test_rates_have_the_interval_of_agresti_and_caffo():
     se = math.sqrt(a * (1 - a) / 202 + b * (1 - b) / 52)
     assert agreement.difference.se == pytest.approx(se)
     assert agreement.margin == margin("failure_rate")
+    assert agreement.p == pytest.approx(stats.fisher_exact([[5, 195], [3, 47]]).pvalue)
     n = 30
     pairs = [(k, j) for k in range(n + 1) for j in range(n + 1)]
     low, high = np.array([counts(k, n, j, n).difference.interval(0.9) for k, j in pairs]).T

@@ -14,6 +14,8 @@ from importlib import resources
 from statistics import fmean, stdev
 from typing import Any, Literal
 
+from lohe.measure.significance import fisher
+
 Verdict = Literal[
     "reproduced", "differs", "inconclusive", "not comparable", "not reported", "no records"
 ]
@@ -149,13 +151,19 @@ class Agreement:
     """Our value minus the printed one, and how far apart they may be.
 
     `seen` is the difference itself where the estimate is another number: the middle of an interval.
-    `effect` is the printed value where that is a change or a gap.
+    `effect` is the printed value where that is a change or a gap. `exact` is the difference's p
+    where an exact test knows it.
     """
 
     difference: Estimate
     margin: float
     seen: float | None = None
     effect: float | None = None
+    exact: float | None = None
+
+    @property
+    def p(self) -> float:
+        return self.difference.p if self.exact is None else self.exact
 
     @property
     def coarse(self) -> bool:
@@ -168,7 +176,7 @@ class Agreement:
         low, high = self.difference.interval(levels["reproduced"])
         if -self.margin <= low and high <= self.margin:
             return "reproduced"
-        p = self.difference.p if p is None else p
+        p = self.p if p is None else p
         if p < 1 - levels["differs"] and abs(self.difference.value) > self.margin:
             return "differs"
         return "inconclusive"
@@ -197,14 +205,15 @@ class Agreement:
 
 
 def counts(k: int, n: int, k_paper: int, n_paper: int, within: float | None = None) -> Agreement:
-    """Two rates, of k in n runs: their difference with the interval of Agresti and Caffo, who add
-    a success and a failure to each."""
+    """Two rates, of k in n runs: their difference with Fisher's p and the interval of Agresti and
+    Caffo, who add a success and a failure to each."""
     a, b = (k + 1) / (n + 2), (k_paper + 1) / (n_paper + 2)
     own = a * (1 - a) / (n + 2)
     se = math.sqrt(own + b * (1 - b) / (n_paper + 2))
     bound = margin("failure_rate") if within is None else within
     seen = k / n - k_paper / n_paper if n and n_paper else None
-    return Agreement(Estimate(a - b, se, None, n, own), bound, seen)
+    p = fisher(k, n, k_paper, n_paper)
+    return Agreement(Estimate(a - b, se, None, n, own), bound, seen, exact=p)
 
 
 @dataclass(frozen=True)
@@ -299,16 +308,14 @@ class Judged:
 
 def judge(lines: Sequence[Line]) -> list[Judged]:
     """Verdicts of the lines of one item; differences are corrected by Holm for their number."""
-    corrected = iter(
-        holm([x.difference.p for line in lines if isinstance(x := line.value, Agreement)])
-    )
+    corrected = iter(holm([x.p for line in lines if isinstance(x := line.value, Agreement)]))
     judged = []
     for line in lines:
         value, note = line.value, line.note
         if isinstance(value, Agreement):
             agreement, p = value, next(corrected)
             value = agreement.verdict(p)
-            times = p / agreement.difference.p if agreement.difference.p else 1.0
+            times = p / agreement.p if agreement.p else 1.0
             note = "; ".join(x for x in (note, _interval(agreement, value, times)) if x)
         claim = line.claim.verdict if line.claim else ""
         if line.claim:

@@ -28,7 +28,6 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store import files
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import NO_RECORDS
 from lohe.measure.significance import sem
 from lohe.models import Oscillator
 from lohe.train import brief
@@ -47,7 +46,8 @@ TABLES = (
 
 
 def figure(evidence: Evidence) -> Figure:
-    """Perplexity against d_osc: p = 1, the chosen p with gain, and softmax as lines."""
+    """Perplexity against d_osc: p = 1, the chosen p with gain, and softmax as lines; once these are
+    chosen."""
     import matplotlib.pyplot as plt
 
     from lohe.viz import curves, scaling
@@ -57,9 +57,7 @@ def figure(evidence: Evidence) -> Figure:
     scaling.dimension_axis(ax, sorted((*FITTED, *HELD_OUT)))
     ax.set_ylabel("perplexity, validation (second half), strict")
     chosen = choose.chosen(evidence)
-    if chosen is None:
-        ax.text(0.5, 0.5, NO_RECORDS, transform=ax.transAxes, ha="center", color=GREY)
-        return drawn
+    assert chosen is not None
     looks = {"p = 1": (DEFINED, "s"), "chosen": (BLUE, "o")}
     for name, here in law.laws(evidence, chosen).items():
         color, marker = looks[name]
