@@ -9,7 +9,7 @@ from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, protocol
 from lohe.tasks import wikitext2
 
 TWO = (OURS, "softmax")
-SEEDS = {"trials": 1, "finals": 1, "confirm": 2, "controls": 2, "law": 2, "length": 2, "scale": 2}
+SEEDS = {"trials": 1, "finals": 1, **dict.fromkeys(set(STAGES) - {"trials", "finals"}, 2)}
 
 
 def write_corpus(root: Path, words: int = 60) -> Path:

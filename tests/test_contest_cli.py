@@ -6,7 +6,7 @@ import short_contest
 from commands import lohe
 from lohe.experiments import weights
 from lohe.experiments.contest import choose, measured
-from lohe.experiments.contest.trials import STAGES
+from lohe.experiments.contest.trials import HIGHER, STAGES
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.setting import Setting
@@ -54,7 +54,7 @@ def test_choosing_trains_trials_and_finals_and_never_sees_test(chosen, root):
 
 
 def test_nothing_is_confirmed_before_it_is_chosen(short, root, tmp_path):
-    for stage in ("confirm", "controls", "law", "length", "scale", "measure"):
+    for stage in ("confirm", "controls", "law", "length", "scale", "rate", "measure"):
         result = contest(stage, tmp_path, "--data", root)
         assert result.exit_code == 2
         assert "choosing is not complete. Of the trials 0 of 4" in " ".join(result.stderr.split())
@@ -158,6 +158,7 @@ def chosen_on_more(short, tmp_path_factory):
         ("law", {(2, 128, 48)}),
         ("length", {(2, 128, 48), (2, 128, 128), (2, 128, 256)}),
         ("scale", {(3, 32, 256)}),
+        ("rate", {(2, 128, 48)}),
     ],
 )
 def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path):
@@ -166,7 +167,12 @@ def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path
     result = contest(stage, store, "--data", root)
     assert result.exit_code == 0, result.output
     assert "0 to train" in result.stdout.splitlines()[0]
-    trained = [r for r in Store(store).all() if r.seed in STAGES[stage].seeds]
+    trained = [
+        r
+        for r in Store(store).all()
+        if r.seed in STAGES[stage].seeds
+        and (r.recipe["optimizer"]["lr"] in HIGHER) == (stage == "rate")
+    ]
     assert not any(name.startswith("test") for r in trained for name in r.result)
     recipes = [(r.recipe["model"], r.recipe["task"]) for r in trained]
     assert {(m["layers"], m["d_model"], t["tokens"]) for m, t in recipes} == sizes

@@ -56,9 +56,10 @@ def contest_command(
     choose    trials of all families, then the best three of each; no test
     confirm   the chosen ones, ten fresh seeds, test scored once; after choose
     controls  the chosen oscillator with one part changed; after confirm
-    law       perplexity against d_osc; after choose, like length and scale
+    law       perplexity against d_osc; after choose, like the next three
     length    128 and 256 inputs, and 48 to compare with
     scale     six layers, d_model 384
+    rate      learning rates beyond those searched, where a winner had the largest
     measure   rank, gain, imperfect devices, longer windows; after controls
     page      write the page and its figure from the records; trains nothing
 

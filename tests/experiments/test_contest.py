@@ -44,6 +44,7 @@ from lohe.experiments.contest.trials import (
     length_runs,
     narrower,
     protocol,
+    rate_runs,
     scale_runs,
     trial_runs,
 )
@@ -106,7 +107,7 @@ def test_no_seed_is_used_to_choose_and_to_confirm():
 def test_test_is_asked_for_only_where_it_is_confirmed():
     ours = made.OUR_BEST
     open_ = confirm_runs(CHOSEN) + control_runs(CHOSEN)
-    closed = law_runs(CHOSEN) + length_runs(CHOSEN) + scale_runs(CHOSEN)
+    closed = law_runs(CHOSEN) + length_runs(CHOSEN) + scale_runs(CHOSEN) + rate_runs(CHOSEN)
     closed += [run for family in FAMILIES for run in trial_runs(family)]
     closed += STAGES["finals"].runs(ours)
     assert all(run.task.test for run in open_)
@@ -123,6 +124,16 @@ def test_all_is_paired_decayed_alike_and_chosen_on_the_same_articles():
     assert {run.batch * run.task.tokens for run in length_runs(CHOSEN)} == {64 * 48}
     sizes = {(r.model.layers, r.model.d_model, r.task.tokens) for r in scale_runs(CHOSEN)}
     assert sizes == {(6, 384, 256)}
+
+
+def test_beyond_the_largest_rate_where_a_winner_has_it():
+    """Both of them, paired with T = 48's; and nobody where no one is at that end."""
+    runs = rate_runs(CHOSEN)
+    assert {run.optimizer.lr for run in runs} == {2e-3, 4e-3}
+    assert {run.model.attention for run in runs} == {CHOSEN.ours.mechanism, CHOSEN.best.mechanism}
+    assert {run.seed for run in runs} == set(STAGES["length"].seeds)
+    inside = (replace(c, learning_rate=5e-4) for c in (CHOSEN.ours, CHOSEN.best))
+    assert rate_runs(replace(CHOSEN, **dict(zip(("ours", "best"), inside, strict=True)))) == []
 
 
 def test_what_is_confirmed():
@@ -178,7 +189,7 @@ def test_the_budget_is_what_the_stated_speed_gives():
     ]
     assert f"trials {minutes(run for f in FAMILIES for run in trial_runs(f))}," in said
     assert f"finals {minutes(finals)}, confirm {minutes(confirm_runs(CHOSEN))} (" in said
-    for stage in ("controls", "law", "length", "scale"):
+    for stage in ("controls", "law", "length", "scale", "rate"):
         assert f"{stage} {minutes(trials.LATER_RUNS[stage](CHOSEN))}" in said
     speed = trials.seconds(law_runs(CHOSEN)[0], 5) - protocol()["speed"]["start"]
     assert speed == pytest.approx(73, abs=1)  # packs-cuda.json
@@ -681,7 +692,8 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     assert ("learning rate 0.001 and dropout 0.2." in page.preset(found)) == (said == "chose.")
     lacks = text.partition("## Without a record yet")[2].partition("## Protocol")[0]
     assert {
-        "nothing": "confirm, controls, law, length, scale, measure: nothing before it is chosen.",
+        "nothing": "confirm, controls, law, length, scale, rate, measure: nothing before it is "
+        "chosen.",
         "trials": "The trials are complete; of the finals 0 of 63 models are recorded.",
         "chosen": "- measure: 71 of 71 measurements.",
         "everything": "Nothing: ",

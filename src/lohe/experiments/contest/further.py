@@ -1,4 +1,5 @@
-"""Longer windows, and a larger model: differences from the best softmax, paired by seed.
+"""Longer windows, a larger model, higher learning rates: what they do to the difference from the
+best softmax, paired by seed.
 
 On the second half of the validation articles. It decides nothing, and is not corrected for number.
 """
@@ -13,6 +14,7 @@ from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.law import LATER
 from lohe.experiments.contest.tables import progress
 from lohe.experiments.contest.trials import (
+    HIGHER,
     LARGE,
     LARGE_TOKENS,
     LENGTHS,
@@ -20,6 +22,8 @@ from lohe.experiments.contest.trials import (
     STAGES,
     Chosen,
     Configuration,
+    at_the_edge,
+    faster,
     in_both_protocols,
     larger,
     longer,
@@ -33,32 +37,38 @@ from lohe.train import Run
 NATS = "later.nats"
 WIDEST = 4.0  # per cent of perplexity: an interval from -2 to +2 hides what the probe had seen
 BIG = f"{LARGE['layers']} layers, d_model {LARGE['d_model']}, T = {LARGE_TOKENS}"
-SIZES: Mapping[str, Callable[[Configuration], list[Run]]] = {
+Runs = Callable[[Configuration], list[Run]]
+SIZES: Mapping[str, Runs] = {
     **{f"T = {t}": partial(longer, tokens=t) for t in LENGTHS},
     BIG: larger,
 }
+RATES: Mapping[str, Runs] = {f"learning rate {r:g}": partial(faster, rate=r) for r in HIGHER}
 
 
 def further(evidence: Evidence) -> Table:
     """Each size with its models, and whether the corpus lets anything be said at it."""
-    columns = ("size", "model", "seeds", "validation", "epoch chosen", "epochs trained")
-    title, columns = "Longer windows, and a larger model", (*columns, "to best softmax, %", "p")
+    columns = ("what", "model", "seeds", "validation", "epoch chosen", "epochs trained")
+    columns = (*columns, "to best softmax, %", "p")
+    title = "Longer windows, a larger model, higher learning rates"
     chosen = choose.chosen(evidence)
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     rows, said = [], []
-    for size, runs_of in SIZES.items():
+    for what, runs_of in {**SIZES, **(RATES if at_the_edge(chosen) else {})}.items():
         best = evidence.of(runs_of(chosen.best))
-        for name, c in entrants(chosen, size).items():
+        for name, c in entrants(chosen, what).items():
             there = evidence.of(runs_of(c))
             apart = _distance(difference(there, best)) if c != chosen.best else ("", "")
-            rows.append((size, name, *_reached(there), *apart))
-        said.append(too_small(size, evidence.of(runs_of(chosen.ours)), best))
+            rows.append((what, name, *_reached(there), *apart))
+        if what in SIZES:
+            said.append(too_small(what, evidence.of(runs_of(chosen.ours)), best))
     notes = [
         "T inputs, windows of T + 1 words; T = 48 is what everything else is trained on. Second "
         "half of the validation articles, strict, mean ± standard deviation. to best softmax: "
         "change of perplexity with its 95 % interval, paired by seed, and p; neither is corrected "
         "for number, and neither decides anything.",
+        "Learning rates beyond those that were searched, at T = 48, where a winner had the "
+        "largest: whether the order is one of that edge.",
         "Limits: longer and larger models are trained with the learning rate and dropout that were "
         "chosen for the small one at T = 48.",
         *(text for text in said if text),

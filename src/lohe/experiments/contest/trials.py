@@ -125,12 +125,14 @@ STAGES: Mapping[str, Stage] = {
     "law": Stage(epochs=30, seeds=tuple(range(40, 45)), precision="tf32"),
     "length": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),
     "scale": Stage(epochs=30, seeds=(60, 61, 62), precision="tf32"),
+    "rate": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),  # paired with T = 48's
 }
 FINALISTS = 3  # of each family
 ASKED = (16, 32)  # d_osc at which a win is asked for
 LENGTHS = (48, 128, 256)  # inputs, each of a window of a word more; the first is everyone's
 LARGE: Mapping[str, int] = {"layers": 6, "d_model": 384, "heads": 6, "d_ff": 1536}
 LARGE_TOKENS, LARGE_PATIENCE = 256, 3
+HIGHER = (2e-3, 4e-3)  # learning rates beyond those that are searched
 FITTED, HELD_OUT = (2, 4, 8, 16, 32), (24, 48)
 
 
@@ -299,6 +301,21 @@ def larger(configuration: Configuration) -> list[Run]:
     ]
 
 
+def faster(configuration: Configuration, rate: float) -> list[Run]:
+    """With another learning rate."""
+    return STAGES["rate"].runs(replace(configuration, learning_rate=rate))
+
+
+def at_the_edge(chosen: Chosen) -> bool:
+    """Whether ours or the best softmax won at the largest learning rate."""
+    return max(SHARED["learning_rate"]) in (chosen.ours.learning_rate, chosen.best.learning_rate)
+
+
+def rate_runs(chosen: Chosen) -> list[Run]:
+    rates = HIGHER if at_the_edge(chosen) else ()
+    return [run for rate in rates for c in (chosen.ours, chosen.best) for run in faster(c, rate)]
+
+
 def length_runs(chosen: Chosen) -> list[Run]:
     return [run for t in LENGTHS for c in (chosen.ours, chosen.best) for run in longer(c, t)]
 
@@ -315,6 +332,7 @@ LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "law": law_runs,
     "length": length_runs,
     "scale": scale_runs,
+    "rate": rate_runs,
 }
 
 
