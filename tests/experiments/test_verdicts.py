@@ -187,6 +187,18 @@ def test_no_number_of_seeds_helps_where_the_papers_error_is_the_larger():
     assert "no number of our seeds decides" in judged.note
 
 
+def test_what_a_claim_allows_is_said_in_words_too():
+    words = {0.1: "a tenth", 2 / 3: "two thirds", 3.0: "three standard errors"}
+    seen = 0
+    for name, claim in rules()["claims"].items():
+        given = claim.get("bound", {})
+        for x in given.values() if isinstance(given, dict) else [given]:
+            forms = (f"{x:g}", f"{100 * x:g} %", words.get(x, f"{x:g}"))
+            assert any(form in claim["test"] for form in forms), (name, x)
+            seen += 1
+    assert seen > 35
+
+
 def test_rates_have_the_interval_of_agresti_and_caffo():
     """One success and one failure are added to each; its coverage is close to what it says."""
     agreement = counts(5, 200, 3, 50)
@@ -279,6 +291,6 @@ def test_the_rules_are_whole():
         assert entry["unit"], name
         assert entry["why"], name
     for name, entry in given_["claims"].items():
-        assert entry.keys() - {"added"} == {"statement", "test"}, name
+        assert entry.keys() - {"added", "bound"} == {"statement", "test"}, name
         assert entry["statement"].endswith("."), name
         assert entry["test"].endswith((".", ").")), name

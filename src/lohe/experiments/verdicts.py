@@ -41,6 +41,12 @@ def margin(name: str) -> float:
     return rules()["margins"][name]["value"]
 
 
+def bound(claim: str, which: str = "") -> float:
+    """What a claim's test allows, by rules.json; `which` of several."""
+    given = rules()["claims"][claim]["bound"]
+    return given[which] if which else given
+
+
 @dataclass(frozen=True)
 class Estimate:
     """A number with its standard error; `dof` None: normal, e.g. from a bootstrap.

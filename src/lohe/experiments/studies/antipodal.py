@@ -12,11 +12,10 @@ from lohe.experiments.item import Figure, Item
 from lohe.experiments.measures import Bench, Measure, Taken
 from lohe.experiments.setting import Setting
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import Claim, Line, bound
 from lohe.train import Run
 
 DIMENSIONS = (2, 4, 8, 16, 32, 64)
-ALLOWED = 4.5  # standard errors, the claim's own bound
 LEAST = 5.0  # starts expected in a cell of the chi-square test
 
 
@@ -130,10 +129,11 @@ def lines(evidence: Evidence) -> list[Line]:
         return [Line(what, paper, "no records", "no records", claim)]
     worst = max(row["largest_deviation"] for row in rows)
     least = min(row["p"] for row in rows)
-    found = f"largest deviation {worst:.2f} s.e., allowed {ALLOWED}"
+    allowed = bound("antipodal")
+    found = f"largest deviation {worst:.2f} s.e., allowed {allowed}"
     found += f"; least chi-square p of {len(rows)} is {least:.2g}"
     said = [
-        Line(what, paper, f"{worst:.2f} s.e.", claim=Claim("antipodal", worst <= ALLOWED, found))
+        Line(what, paper, f"{worst:.2f} s.e.", claim=Claim("antipodal", worst <= allowed, found))
     ]
     for row in rows:
         ours = f"{row['largest_deviation']:.2f} s.e."

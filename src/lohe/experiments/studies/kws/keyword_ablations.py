@@ -11,11 +11,20 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, READINGS, Sample
 from lohe.experiments.tables import Table, shown, shown_gap
-from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, exactly, gap, margin, ours
+from lohe.experiments.verdicts import (
+    Agreement,
+    Claim,
+    Line,
+    Verdict,
+    bound,
+    exactly,
+    gap,
+    margin,
+    ours,
+)
 from lohe.models import Mechanism
 from lohe.train import AdamW, Run
 
-ALIKE = 0.7  # pp: rules.json, kws-coupling
 COUPLINGS = ("softplus", "relu", "elu")
 
 
@@ -114,7 +123,9 @@ def coupling_claim(found: Mapping[str, Sample]) -> Claim:
         return cells.undecided("kws-coupling", found)
     ends = [end for g in known.values() for end in g.interval(cells.CLAIMED_AT)]
     said = ", ".join(f"{name} {cells.interval(g)}" for name, g in known.items())
-    return Claim("kws-coupling", max(map(abs, ends)) < ALIKE, f"minus softplus: {said}")
+    return Claim(
+        "kws-coupling", max(map(abs, ends)) < bound("kws-coupling"), f"minus softplus: {said}"
+    )
 
 
 def _printed_range() -> str:

@@ -24,6 +24,7 @@ from lohe.experiments.verdicts import (
     Claim,
     Line,
     Verdict,
+    bound,
     log,
     margin,
     of_sample,
@@ -34,8 +35,6 @@ from lohe.models.positions import Positions
 from lohe.tasks import Split
 from lohe.train import Run
 
-MANY_POINTS, NO_POINTS = 5.0, 0.05  # pp: rules.json, kws-permutation
-COMPARABLE = 2.0  # factor between two losses: rules.json, kws-permutation-strength
 ENCODED = ("sinusoidal", "learned")
 SPLITS = ("valid", "test")
 UNPRINTED = "published, not printed in the paper"
@@ -211,11 +210,11 @@ def strength_claim(oscillator: Sample, softmax: Mapping[str, Sample]) -> Claim:
     name, samples = "kws-permutation-strength", {"oscillator": oscillator, **softmax}
     if any(len(x) < 2 or fmean(x) <= 0 for x in samples.values()):
         return cells.undecided(name, samples)
-    holds, said = True, []
+    holds, said, factor = True, [], bound(name)
     for where, losses in softmax.items():
         ratio = log(ours(oscillator)) - log(ours(losses))
         low, high = (exp(x) for x in ratio.interval(cells.CLAIMED_AT))
-        holds = holds and low >= 1 / COMPARABLE and high <= COMPARABLE
+        holds = holds and low >= 1 / factor and high <= factor
         said.append(f"{exp(ratio.value):.2f} times {where} [{low:.2f}, {high:.2f}]")
     return Claim(name, holds, f"with 90 % intervals: {'; '.join(said)}")
 
@@ -231,7 +230,8 @@ def permutation_claim(oscillator: Sample, softmax: Sample) -> Claim:
     if len(oscillator) < 2 or not softmax:
         return cells.undecided("kws-permutation", {"oscillator": oscillator, "softmax": softmax})
     loss, most = ours(oscillator), max(softmax)
-    holds = loss.interval(cells.CLAIMED_AT)[0] > MANY_POINTS and most <= NO_POINTS
+    many, none = (bound("kws-permutation", who) for who in ("oscillator", "softmax"))
+    holds = loss.interval(cells.CLAIMED_AT)[0] > many and most <= none
     found = f"oscillator loses {cells.interval(loss)}, softmax at most {most:.3f} pp in a seed"
     return Claim("kws-permutation", holds, found)
 

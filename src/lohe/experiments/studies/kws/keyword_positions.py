@@ -9,10 +9,9 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Sample
 from lohe.experiments.tables import Table, shown_gap
-from lohe.experiments.verdicts import Claim, Line, gap, significant
+from lohe.experiments.verdicts import Claim, Line, bound, gap, significant
 from lohe.train import Run
 
-PARITY = 0.7  # pp: rules.json, kws-parity
 ENCODINGS = ("sinusoidal", "learned")  # matched; without one, only anchors carry position
 
 
@@ -105,7 +104,8 @@ def parity_claim(oscillator: Mapping[str, Sample], softmax: Mapping[str, Sample]
         both = {"oscillator": oscillator, "softmax": softmax}
         samples = {f"{name} {x}": of[x] for name, of in both.items() for x in ENCODINGS}
         return cells.undecided("kws-parity", samples)
-    holds = all(g.interval(cells.CLAIMED_AT)[0] > -PARITY for g in known.values())
+    worst = -bound("kws-parity")
+    holds = all(g.interval(cells.CLAIMED_AT)[0] > worst for g in known.values())
     said = ", ".join(f"{where} {cells.interval(g)}" for where, g in known.items())
     return Claim("kws-parity", holds, f"oscillator - softmax with 90 % intervals: {said}")
 

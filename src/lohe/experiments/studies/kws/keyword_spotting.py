@@ -15,11 +15,10 @@ from lohe.experiments.studies.kws import keyword_cells as cells
 from lohe.experiments.studies.kws.keyword_cells import MECHANISMS, POSITIONS, READINGS, Grid, Sample
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import Claim, Line, gap
+from lohe.experiments.verdicts import Claim, Line, bound, gap
 from lohe.models import Mechanism
 from lohe.train import Run
 
-FROZEN_COSTS = 1.0  # pp at most: rules.json, kws-frozen
 ROWS: Mapping[str, Mechanism] = {
     **MECHANISMS,
     **{f"frozen W_V, {reading}": replace(m, freeze_values=True) for reading, m in READINGS.items()},
@@ -131,7 +130,7 @@ def frozen_claim(full: Sample, frozen: Sample) -> Claim:
     found = gap(full, frozen)
     if found is None:
         return cells.undecided("kws-frozen", {"full": full, "frozen W_V": frozen})
-    holds = found.interval(cells.CLAIMED_AT)[1] < FROZEN_COSTS
+    holds = found.interval(cells.CLAIMED_AT)[1] < bound("kws-frozen")
     return Claim("kws-frozen", holds, f"full - frozen {cells.interval(found)}", found.p)
 
 

@@ -27,7 +27,7 @@ from lohe.experiments.studies.lm.perplexity import (
     same_value,
 )
 from lohe.experiments.tables import Table, printed_gap, shown, shown_gap
-from lohe.experiments.verdicts import Claim, Line, Verdict, mean, of_sample, rules
+from lohe.experiments.verdicts import Claim, Line, Verdict, bound, mean, of_sample, rules
 from lohe.measure.significance import mean_std
 from lohe.models import (
     Amplified,
@@ -40,8 +40,6 @@ from lohe.models import (
 from lohe.train import Run
 
 SEEDS = 5
-SMALL = 0.1  # lm-offset, lm-amplification: part of the gap
-MOST = 2 / 3  # lm-heads: part of the gap
 CHANGES: Mapping[str, tuple[str, Callable[[Oscillator], Mechanism]]] = {
     "offset": ("learned offsets δ(i - j) of the anchors", PositionOffset),
     "amplification": ("learned gains β of the couplings", Amplified),
@@ -230,7 +228,7 @@ def closes_little(
     if distance <= 0:
         return Claim(claim, None, f"there is no gap to close: {distance:+.2f}")
     found = f"gain {gain.value:.2f}, at most {high:.2f}, of a gap of {distance:.2f}"
-    return Claim(claim, high < SMALL * distance, f"{found} ({100 * high / distance:.0f} %)")
+    return Claim(claim, high < bound(claim) * distance, f"{found} ({100 * high / distance:.0f} %)")
 
 
 def gap_stays(here: Found) -> Claim:
@@ -242,7 +240,7 @@ def gap_stays(here: Found) -> Claim:
     said = ", ".join(f"{gaps[d]:.2f} at d_model {d}" for d in WIDTHS)
     if gaps[0] <= 0 or not all(math.isfinite(x) for x in gaps.values()):
         return Claim("lm-heads", None, f"there is no gap to keep: {gaps[0]:+.2f} in the recipe")
-    holds = all(gaps[d] >= MOST * gaps[0] for d in WIDTHS)
+    holds = all(gaps[d] >= bound("lm-heads") * gaps[0] for d in WIDTHS)
     return Claim("lm-heads", holds, f"gaps {said} with 8 heads, {gaps[0]:.2f} in the recipe")
 
 

@@ -33,6 +33,7 @@ from lohe.experiments.verdicts import (
     Estimate,
     Line,
     Verdict,
+    bound,
     margin,
     mean,
     of_sample,
@@ -48,7 +49,6 @@ SIGMAS = ("softplus", "relu", "elu")
 STUDIED = tuple(
     (c, r) for c in CORPORA for r in READINGS if (c, r) != ("tinystories", "as defined")
 )
-EQUAL = 0.01  # lm-coupling: logarithm of a ratio
 
 
 def coupled(reading: str, sigma: str) -> Oscillator:
@@ -176,12 +176,13 @@ def equal_couplings(samples: Mapping[str, Sequence[float]]) -> Claim:
     """lm-coupling: relu and elu within 1 % of softplus by their 90 % intervals."""
     means = {sigma: mean(values) for sigma, values in samples.items()}
     base, said, holds = means["softplus"], [], True
+    most = bound("lm-coupling")
     for sigma in ("relu", "elu"):
         other = means[sigma]
         if base is None or other is None:
             return Claim("lm-coupling", None, "fewer than two usable runs of a coupling")
         low, high = log_ratio(other, base).interval(rules()["levels"]["reproduced"])
-        holds = holds and low >= -EQUAL and high <= EQUAL
+        holds = holds and low >= -most and high <= most
         said.append(f"{sigma} {100 * low:+.2f} to {100 * high:+.2f} %")
     return Claim("lm-coupling", holds, f"90 % intervals against softplus: {', '.join(said)}")
 

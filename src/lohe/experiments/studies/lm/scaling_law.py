@@ -31,6 +31,7 @@ from lohe.experiments.verdicts import (
     Estimate,
     Line,
     Verdict,
+    bound,
     exactly,
     margin,
     of_sample,
@@ -40,7 +41,6 @@ from lohe.train import Run
 
 UNSEEN_SEEDS = 10
 SHIFTS = {"as published": 0.93, "as defined": 1.075, PAPER: 1.0}  # so that markers do not cover
-STRAIGHT = 0.98  # R² of rules.json
 SAME_CLASS = (
     "a model sees 49 words, and weights depend on the anchors through R Rᵀ only: every d_osc from "
     "49 on is the same class of functions, which 64 does not extend"
@@ -191,7 +191,7 @@ def _is_straight(here: Law, theirs: Law) -> Claim:
         f"of the gap (published {published}), and a power law the same part each time, here "
         f"{100 * (1 - 2**-here.fit.exponent):.0f} %"
     )
-    return Claim("lm-power-law", here.fit.r2 >= STRAIGHT, found)
+    return Claim("lm-power-law", here.fit.r2 >= bound("lm-power-law"), found)
 
 
 def _is_predicted(here: Law) -> Claim:

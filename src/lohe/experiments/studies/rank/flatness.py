@@ -16,11 +16,10 @@ from lohe.experiments.studies.rank.cohort import DIMENSIONS, known, listed
 from lohe.experiments.studies.sva import agreement
 from lohe.experiments.studies.sva.agreement_cohort import COMPARED, FAILS_BELOW, kind, paper
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import NO_RECORDS, Claim, Line, counts
+from lohe.experiments.verdicts import NO_RECORDS, Claim, Line, bound, counts
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
 
-FLATTER_BY = 0.1  # of rules.json, lm-entropy
 POWERS, SHARP_DIMENSIONS = (1, 2, 4), (2, 8)  # Table 5's
 
 
@@ -89,7 +88,8 @@ def _claim_line(evidence: Evidence, corpus: str, reading: str) -> Line:
     if softmax is None or medians is None:
         return cohort.undecided(what, paper, "lm-entropy", reading)
     least = min(medians.values()) - softmax
-    claim = Claim("lm-entropy", least >= FLATTER_BY, f"the smallest difference is {least:+.3f}")
+    holds = least >= bound("lm-entropy")
+    claim = Claim("lm-entropy", holds, f"the smallest difference is {least:+.3f}")
     shown = f"{listed(medians.values(), 3)} against {softmax:.3f}"
     return Line(what, paper, shown, "not reported", claim, reading)
 

@@ -11,12 +11,11 @@ from lohe.experiments.studies.lm.perplexity import CORPORA, if_carried, oscillat
 from lohe.experiments.studies.rank import cohort, effective_rank, rank_matched, truncation
 from lohe.experiments.studies.rank.cohort import DIMENSIONS, SHARPENED, known, listed
 from lohe.experiments.tables import plus_minus
-from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
+from lohe.experiments.verdicts import Agreement, Claim, Line, bound, exactly, margin
 from lohe.theory import readout_rank_bound
 
 RANKS = (3, 5, 9, 17, 33)  # d_osc + 1
 ROOM = {"wikitext2": "a cut to 33 leaves more of 49 tokens than of the paper's 127"}
-MASK_SPREAD = 1.25  # of rules.json, lm-mask-rank
 VERSIONS = {"as published": "as_published", "as defined": "causal"}  # of a truncated model
 
 
@@ -61,7 +60,8 @@ def _mask_claim(evidence: Evidence, corpus: str, reading: str) -> Line:
     if ranks is None:
         return cohort.undecided(what, paper, "lm-mask-rank", reading)
     spread = max(ranks.values()) / min(ranks.values())
-    claim = Claim("lm-mask-rank", spread <= MASK_SPREAD, f"largest over smallest {spread:.3f}")
+    holds = spread <= bound("lm-mask-rank")
+    claim = Claim("lm-mask-rank", holds, f"largest over smallest {spread:.3f}")
     return Line(what, paper, listed(ranks.values(), 1), "not reported", claim, reading)
 
 

@@ -12,13 +12,12 @@ from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.perplexity import CORPORA, oscillator
 from lohe.experiments.studies.rank import cohort, effective_rank
 from lohe.experiments.studies.rank.cohort import few
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import Claim, Line, bound
 from lohe.measure.power_law import fit
 from lohe.models import Mechanism, Softmax
 from lohe.train import Run
 
 FITTED = (2, 4, 8, 16, 32)
-FACTOR = 2  # of rules.json, lm-rank-parity
 
 
 def runs(setting: Setting) -> list[Run]:
@@ -62,8 +61,8 @@ def _line(evidence: Evidence, corpus: str, reading: str) -> Line:
     if math.isnan(rank) or len(softmax) < 2 or not all(oscillators.values()):
         return cohort.undecided(what, paper, "lm-rank-parity", reading)
     d = _parity(softmax, oscillators)
-    factor = d / rank
-    holds = None if math.isnan(factor) else 1 / FACTOR <= factor <= FACTOR
+    factor, most = d / rank, bound("lm-rank-parity")
+    holds = None if math.isnan(factor) else 1 / most <= factor <= most
     claim = Claim("lm-rank-parity", holds, f"{factor:.3g} times softmax's effective rank")
     note = "the paper's column is our calculation from its numbers"
     return Line(

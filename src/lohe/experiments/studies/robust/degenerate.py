@@ -26,11 +26,19 @@ from lohe.experiments.studies.robust.subjects import (
     carrier,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Agreement, Claim, Line, Verdict, counts, exactly, margin
+from lohe.experiments.verdicts import (
+    Agreement,
+    Claim,
+    Line,
+    Verdict,
+    bound,
+    counts,
+    exactly,
+    margin,
+)
 from lohe.train import Run
 
 WEAK = 0.01  # ‖h‖ below this is degenerate
-RARE = 0.01  # fraction of oscillators, the claim's own bound
 BATCH = 250
 FEW = 5  # models, whose lines can be told apart
 THRESHOLDS = tuple(10 ** (k / 4) for k in range(-28, 17))  # of the distribution that is kept
@@ -141,7 +149,7 @@ def _claim(evidence: Evidence, reading: str) -> Line:
         there.append(fmean(fractions))
         text = f"mean {_percent(fractions)}, largest {100 * max(fractions):.3f} %"
         said.append(f"{subject.name} {text}")
-    holds = False if any(x >= RARE for x in there) else None if lacks else True
+    holds = False if any(x >= bound("degenerate") for x in there) else None if lacks else True
     claim = Claim("degenerate", holds, "; ".join(said), lacks=", ".join(lacks))
     most = f"{100 * max(there):.2g} % at most" if there else "no records"
     value: Verdict = "not reported" if there else "no records"
@@ -155,7 +163,7 @@ def _locking(evidence: Evidence, reading: str) -> Line:
     shares = [unlocked(record, deviation) for record in records if record.curve]
     holds, said = None, "no records"
     if shares:
-        holds = fmean(shares) < RARE
+        holds = fmean(shares) < bound("robust-locking")
         said = f"rates of deviation {deviation:.2f}: {100 * fmean(shares):.2f} % exceed their drive"
         said += f", {100 * max(shares):.2f} % at most in a model"
     return Line(

@@ -31,7 +31,7 @@ from lohe.experiments.studies.robust.subjects import (
     carrier,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Agreement, Claim, Estimate, Line, Verdict, margin
+from lohe.experiments.verdicts import Agreement, Claim, Estimate, Line, Verdict, bound, margin
 
 KINDS = {
     "coupling": "coupling mismatch",
@@ -49,17 +49,17 @@ SHORT = {
     "rotation": "frequency",
     "settling": "horizon",
 }
-# horizons that are said to be enough, and the bound on the change there: points, nats
-ENOUGH = {False: (5.0, 0.7), True: (30.0, 0.0025)}
+# horizons that are said to be enough: not of language, of language
+ENOUGH = {False: 5.0, True: 30.0}
 YLABEL = {False: "change of accuracy, pp", True: "change of perplexity, %"}
-# at the largest perturbation: points, nats
+# at the largest perturbation
 CLAIMS = {
-    ("KWS", "coupling"): ("robust-kws", 0.7),
-    ("KWS", "frequency"): ("robust-kws-frequency", 0.1),
-    ("KWS", "rotation"): ("robust-kws-frequency", 0.1),
-    ("language", "coupling"): ("robust-lm-mismatch", 0.02),
-    ("language", "frequency"): ("robust-lm-frequency", 0.05),
-    ("language", "rotation"): ("robust-lm-frequency", 0.05),
+    ("KWS", "coupling"): "robust-kws",
+    ("KWS", "frequency"): "robust-kws-frequency",
+    ("KWS", "rotation"): "robust-kws-frequency",
+    ("language", "coupling"): "robust-lm-mismatch",
+    ("language", "frequency"): "robust-lm-frequency",
+    ("language", "rotation"): "robust-lm-frequency",
 }
 STRONGEST = SCALES[-1]
 COLUMNS = ("", "paper", "as published", "as defined", "subset")
@@ -196,8 +196,8 @@ def _claim(changes: Changes, kind: str) -> Claim | None:
     task = "language" if changes.subject.language else changes.subject.name
     if (task, kind) not in CLAIMS:
         return None
-    name, most = CLAIMS[task, kind]
-    change = changes.at(kind, STRONGEST)
+    name = CLAIMS[task, kind]
+    change, most = changes.at(kind, STRONGEST), bound(name)
     if change is None:
         return Claim(name, None, "no records")
     low, high = change.interval(0.9)
@@ -214,13 +214,14 @@ def _settles(evidence: Evidence, subjects: Sequence[Subject], reading: str) -> L
     inside: list[bool | None] = []
     said, lacks, ours = [], [], []
     for subject in subjects:
-        horizon, bound = ENOUGH[subject.language]
+        horizon = ENOUGH[subject.language]
+        most = bound("robust-settling", "nats" if subject.language else "pp")
         change = Changes(evidence, subject, reading).at("settling", horizon)
         if change is None:
             lacks.append(subject.name)
             continue
         low, high = change.interval(0.9)
-        inside.append(-bound <= low and high <= bound if math.isfinite(high) else None)
+        inside.append(-most <= low and high <= most if math.isfinite(high) else None)
         text = f"{change.value:+.4f} nats" if subject.language else f"{change.value:+.2f} pp"
         ours.append(text)
         digits = 4 if subject.language else 2

@@ -7,12 +7,9 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.studies.robust.devices import Changes, shown, unit
 from lohe.experiments.studies.robust.physics import HORIZONS, SCALES
 from lohe.experiments.studies.robust.subjects import KWS, SVA, Subject, carrier
-from lohe.experiments.verdicts import Claim, Line, Verdict
+from lohe.experiments.verdicts import Claim, Line, Verdict, bound
 
 SHORTEST, SETTLED = HORIZONS[0], 5.0
-ONE_CLIP = 0.2  # pp: one of 512 clips, as Table 9's caption says
-ONE_SENTENCE = 0.005  # pp: one of 4,000 sentences and five seeds, the same
-NOISE = {False: 0.1, True: 0.001}  # points, nats by which a change may fall back and be smooth
 
 
 def of_horizons(evidence: Evidence, reading: str) -> list[Line]:
@@ -30,8 +27,9 @@ def _shortest(evidence: Evidence, reading: str) -> Line:
     change = Changes(evidence, KWS, reading).at("settling", SHORTEST)
     holds, found = None, "not a number" if change else "no records"
     if change and math.isfinite(change.value):
-        holds = abs(change.value) <= ONE_CLIP
-        found = f"{change.value:+.2f} pp, one clip is {ONE_CLIP} pp"
+        one_clip = bound("settle-kws-shortest")
+        holds = abs(change.value) <= one_clip
+        found = f"{change.value:+.2f} pp, one clip is {one_clip} pp"
     return _line(
         f"KWS, at the resolution of the metric at T = {SHORTEST:g}",
         "yes, -0.13 pp",
@@ -48,8 +46,9 @@ def _descends(evidence: Evidence, reading: str) -> Line:
     said, holds = ", ".join(f"{c.value:+.3f}" for c in found), None
     if len(found) == len(upto) and all(math.isfinite(c.value) for c in found):
         nearer = all(abs(b.value) < abs(a.value) for a, b in pairwise(found))
-        holds = nearer and abs(found[-1].value) <= ONE_SENTENCE
-        said += f" pp, {'' if nearer else 'not '}descending; allowed ±{ONE_SENTENCE} at T = 5"
+        most = bound("settle-sva-resolution")
+        holds = nearer and abs(found[-1].value) <= most
+        said += f" pp, {'' if nearer else 'not '}descending; allowed ±{most} at T = 5"
     return _line(
         "SVA, descends to the resolution of the metric by T = 5",
         "-7.21, -2.39, -0.45, -0.00 pp",
@@ -67,9 +66,9 @@ def _smooth(evidence: Evidence, subject: Subject, reading: str) -> Line:
     holds, said = None, "not a number at every scale" if found else "no records"
     if len(worse) == len(SCALES) and all(map(math.isfinite, worse)):
         back = max(a - b for a, b in pairwise((0.0, *worse)))
-        bound = NOISE[subject.language]
-        holds = back <= bound
-        said = f"falls back by {max(back, 0.0):.4f} at most, allowed {bound:g}"
+        most = bound("robust-state-noise", "nats" if subject.language else "pp")
+        holds = back <= most
+        said = f"falls back by {max(back, 0.0):.4f} at most, allowed {most:g}"
     return _line(
         f"{subject.name}, state noise from {SCALES[0]:g} to {SCALES[-1]:g}",
         "smooth",

@@ -19,10 +19,10 @@ from lohe.experiments.studies.settle import inference_modes, integrators, sequen
 from lohe.experiments.studies.settle.drives import AS_DEFINED, AS_PUBLISHED, COHORTS, Cohort
 from lohe.experiments.studies.settle.settling import DEGREES, HORIZON, HORIZONS, Settled, Settling
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import NO_RECORDS, Claim, Line
+from lohe.experiments.verdicts import NO_RECORDS, Claim, Line, bound
 
 D_OSC = (2, 8, 32)
-ENOUGH, ENOUGH_FROM = 0.95, 500.0  # claim settle-horizon
+ENOUGH_FROM = 500.0  # claim settle-horizon
 
 
 def measures(setting: Setting) -> list[Measure]:
@@ -245,7 +245,7 @@ def figure_7(evidence: Evidence) -> Figure:
             draw.fractions(left, horizons, found, expected, color=color, label=label)
             draw.sampled(left, HORIZON * 1.08 ** (n + 1), *models[2].rk45, color=color)
     draw.published_fractions(left, horizons, np.array([*paper["horizons"].values()]))
-    draw.finish_fractions(left, HORIZONS, ENOUGH)
+    draw.finish_fractions(left, HORIZONS, bound("settle-horizon"))
     left.set_title("$d_{osc}$ = 2: converged by horizon")
 
     theirs = [(x["far"], 1 - x["converged"] - x["far"]) for x in paper["d_osc"].values()]
@@ -290,7 +290,8 @@ def _horizon(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Line:
     holds, found = None, NO_RECORDS
     if one is not None:
         by_horizon = {horizon: one.at(horizon)["converged"] for horizon in HORIZONS}
-        enough = all(x >= ENOUGH for horizon, x in by_horizon.items() if horizon >= ENOUGH_FROM)
+        least = bound("settle-horizon")
+        enough = all(x >= least for horizon, x in by_horizon.items() if horizon >= ENOUGH_FROM)
         holds = _growing([*by_horizon.values()]) and enough
         found = _percents(by_horizon.values(), 2)
     theirs = _percents(published("table6")["horizons"].values())

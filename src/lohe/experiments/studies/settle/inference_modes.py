@@ -20,7 +20,16 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.physics import Physics, on, scores, settling
 from lohe.experiments.studies.settle.drives import AS_DEFINED, AS_PUBLISHED, Cohort
 from lohe.experiments.tables import Table, plus_minus
-from lohe.experiments.verdicts import Agreement, Claim, Estimate, Line, exactly, margin, of_sample
+from lohe.experiments.verdicts import (
+    Agreement,
+    Claim,
+    Estimate,
+    Line,
+    bound,
+    exactly,
+    margin,
+    of_sample,
+)
 from lohe.measure.significance import mean_std
 from lohe.substrates import UniformStart
 from lohe.train import Run
@@ -31,7 +40,6 @@ HORIZON = 30.0
 MODES = ("uniform", "sequential")
 SPLITS = {"published": "valid_published", "strict": "valid_strict"}
 BATCH = 128  # chunks: their logits are 250 MB
-LITTLE = 0.0025  # of log perplexity: claim lm-finite-horizon
 
 
 @dataclass(frozen=True)
@@ -193,15 +201,16 @@ def _claim(record: Record | None, protocol: str, mode: str) -> Claim:
     if record is None:
         return Claim(name, None, "no records")
     uniform, sequential = (fmean(changes(record, protocol, m)) for m in MODES)
+    little = bound("lm-finite-horizon")
     ideal = record.result[f"{protocol}.closed_form"]
     said = [f"{ideal * math.expm1(x):+.2f} ({x:+.5f} of its log)" for x in (uniform, sequential)]
     found = f"perplexity {said[0]} with uniform, {said[1]} with sequential starts"
-    found += f", where +{LITTLE} of the log is allowed" if mode == "uniform" else ""
+    found += f", where +{little} of the log is allowed" if mode == "uniform" else ""
     if protocol == "published":
         closed = published("claim-inference-modes")["closed_form"]
         theirs = (closed * math.expm1(fmean(published_changes(m))) for m in MODES)
         found += f"; the paper: {' and '.join(f'{x:+.2f}' for x in theirs)}"
-    holds = uniform < LITTLE if mode == "uniform" else sequential < uniform
+    holds = uniform < little if mode == "uniform" else sequential < uniform
     return Claim(name, holds if math.isfinite(uniform + sequential) else None, found)
 
 

@@ -23,14 +23,13 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.subjects import ONE_READING
 from lohe.experiments.studies.settle.drives import COHORTS, drives
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Agreement, Claim, Line, exactly, margin
+from lohe.experiments.verdicts import Agreement, Claim, Line, bound, exactly, margin
 from lohe.train import Run
 
 HORIZON = 30.0
 D_OSC = 8  # of the published language model
 GROUP = 128  # oscillators in one system of RK45
 PAIRS = ("rk45", "euler", "euler_rk45", "flow", "rk45_flow")
-MEDIAN_BELOW, LARGEST_BELOW = 0.01, 1.0  # degrees: claim settle-integrators
 
 
 @dataclass(frozen=True)
@@ -239,7 +238,8 @@ def _claim(record: Record | None) -> Claim:
     largest = max(x["rk45.largest"], x["euler.largest"])
     known = math.isfinite(median) and math.isfinite(largest)
     pairs = {pair: _pair(record, pair) for pair in PAIRS}
-    late = x["flow.largest"] >= LARGEST_BELOW
+    allowed = {what: bound("settle-integrators", what) for what in ("median", "largest")}
+    late = x["flow.largest"] >= allowed["largest"]
     found = "it is time that lacks, as the exact flow tells; " if late else ""
     found += (
         f"RK45 to the exact flow {pairs['rk45_flow']} degrees, median and largest; to the fixed "
@@ -247,7 +247,7 @@ def _claim(record: Record | None) -> Claim:
         f"‖h‖ {x['norm.largest']:.4g}; {x['unstable']:.0f} of {x['oscillators']:.0f} oscillators "
         "above Euler's limit of 40"
     )
-    holds = median < MEDIAN_BELOW and largest < LARGEST_BELOW
+    holds = median < allowed["median"] and largest < allowed["largest"]
     return Claim("settle-integrators", holds if known else None, found)
 
 

@@ -16,15 +16,14 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.studies.robust.subjects import ONE_READING
 from lohe.experiments.studies.settle.drives import COHORTS, Cohort, drives
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line
+from lohe.experiments.verdicts import Claim, Line, bound
 from lohe.substrates import SequentialStart, UniformStart
 from lohe.train import Run
 
 D_OSC = (2, 8, 32)
 NOISE = 0.05  # on each component of the start
-# d_osc -> claim of rules.json, and what its test asks of the ratio of mean errors
+# d_osc -> claim of rules.json about the ratio of mean errors
 CLAIMS = {2: "settle-sequential", 32: "settle-sequential-32"}
-AT_LEAST, BELOW = 2.0, 1.5
 
 
 @dataclass(frozen=True)
@@ -140,7 +139,10 @@ def _line(evidence: Evidence, cohort: Cohort, d_osc: int) -> Line:
 def _holds(d_osc: int, found: float) -> bool | None:
     if found != found:
         return None
-    return {2: found >= AT_LEAST, 32: found < BELOW}.get(d_osc)
+    if d_osc not in CLAIMS:
+        return None
+    allowed = bound(CLAIMS[d_osc])
+    return found >= allowed if d_osc == 2 else found < allowed
 
 
 def _published_ratio(d_osc: str) -> float:

@@ -30,13 +30,13 @@ from lohe.dynamics.settling import ANTIPODAL_ABOVE, CONVERGED_BELOW
 from lohe.experiments.measures import Bench, Taken
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.settle.drives import drives
+from lohe.experiments.verdicts import bound
 from lohe.train import Run
 
 HORIZON = 30.0
 HORIZONS = (HORIZON, 100.0, 500.0, 1000.0, 5000.0)
 DEGREES = (1, 5, 10, 30, 90)  # of a start from the antipode
 TOLERANCE = 1e-4  # of the published RK45
-REACH = 3  # standard errors within which the three ways agree, by rules.json
 ROUNDING = 1e-12  # of means of zeros and ones, whose sampling error may vanish
 
 
@@ -224,10 +224,10 @@ class Settled:
     @property
     def agrees(self) -> bool:
         """Whether the three fractions are within three standard errors of one another."""
-        row, (solved, se) = self.at(), self.rk45
+        row, (solved, se), reach = self.at(), self.rk45, bound("settle-exact")
         pairs = (
             (solved - row["converged"], se),
             (row["converged"] - row["formula"], row["se"]),
             (solved - row["formula"], math.hypot(se, row["se"])),
         )
-        return all(abs(difference) <= REACH * error + ROUNDING for difference, error in pairs)
+        return all(abs(difference) <= reach * error + ROUNDING for difference, error in pairs)

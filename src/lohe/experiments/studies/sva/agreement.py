@@ -45,6 +45,7 @@ from lohe.experiments.tables import Table, plus_minus
 from lohe.experiments.verdicts import (
     Claim,
     Line,
+    bound,
     counts,
     exactly,
     gap,
@@ -219,7 +220,7 @@ def _good_line(reading: str, ours: Cohorts) -> Line:
     if mine:
         hard = gap(ours[f"oscillator, {reading}"].good.hard, ours[SOFTMAX].good.hard)
         said = f"{interval(mine)} pp; hard accuracy {interval(hard)} pp" if hard else ""
-        claim = Claim("sva-good-runs", inside(mine, 2.0), said)
+        claim = Claim("sva-good-runs", inside(mine, bound("sva-good-runs")), said)
     return line(
         "oscillator minus softmax, overall, seeds that did not fail",
         f"1-2 pp (its seeds: {signed(theirs)})",
@@ -283,7 +284,7 @@ def _unchanged(frozen: Cohort, full: Cohort) -> Claim:
     p, found = failures_p(frozen, full)
     u = mann_whitney(frozen.hard, full.hard)
     rates = counts(frozen.failed, len(frozen), full.failed, len(full)).difference
-    holds = not significant(p) and not significant(u) and inside(rates, 0.10)
+    holds = not significant(p) and not significant(u) and inside(rates, bound("sva-frozen"))
     found += f"; Mann-Whitney p = {u:.2g}; difference of rates {interval(rates, 3)}"
     return Claim("sva-frozen", holds, found, min(p, u))
 

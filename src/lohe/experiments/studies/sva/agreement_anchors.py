@@ -22,14 +22,13 @@ from lohe.experiments.studies.sva.agreement_cohort import (
     undecided,
 )
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import Claim, Line, significant
+from lohe.experiments.verdicts import Claim, Line, bound, significant
 from lohe.measure.circular import rayleigh, resultant
 from lohe.models import attention_layers
 from lohe.tasks import sva
 from lohe.train import Run
 
 SEEDS = 50
-REJECTED = 0.10  # share of seeds in which Rayleigh's test may reject, by rules.json
 
 
 @dataclass(frozen=True)
@@ -133,7 +132,7 @@ def _line(reading: str, records: Sequence[Record]) -> Line:
         shown = f"not uniform in {rejected} of {len(records)} seeds"
         said = f"Rayleigh p < 0.05 in {rejected} of {len(records)} seeds, at the start in "
         said += str(_rejections(records, "start"))
-        claim = Claim("sva-anchors", rejected <= REJECTED * len(records), said)
+        claim = Claim("sva-anchors", rejected <= bound("sva-anchors") * len(records), said)
     value = "not reported" if records else NO_RECORDS
     return Line("trained anchors", "spread broadly", shown, value, claim, reading)
 
