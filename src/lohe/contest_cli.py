@@ -190,7 +190,6 @@ def _report(stage: str, store: Store) -> None:
     for pack in todo:
         about, run = duration(seconds(pack.run, len(pack.seeds))), pack.run
         how = f"learning rate {run.optimizer.lr:g}, dropout {run.model.dropout:g}"
-        how += ", no positions" if run.model.positions == "none" else ""
         typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: about {about}")
     if todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))

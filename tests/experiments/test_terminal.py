@@ -39,7 +39,7 @@ def test_a_bar_for_all_packs_and_one_for_the_pack_in_training():
         shown.training("training", PACK, done, of)
     assert tasks(shown) == [
         ("0 of 3 runs, in epochs", 2, 3 * of),
-        ("SVA, Softmax, seeds 0-1", 1, of),
+        ("SVA, Softmax, d_model=8, d_ff=8, seeds 0-1", 1, of),
     ]
     shown.finished(PACK)  # early, perhaps
     assert tasks(shown) == [("2 of 3 runs, in epochs", 2 * of, 3 * of)]
@@ -118,8 +118,8 @@ def test_lines_where_there_is_no_terminal():
     shown.measuring("measuring", fakes.Tosses(), 0, 2)
     shown.measuring("measured", fakes.Tosses(), 1, 2)
     assert out.getvalue().splitlines() == [
-        "training 0/4 SVA, Softmax, seeds 0-1",
-        "training 4/4 SVA, Softmax, seeds 0-1",
+        "training 0/4 SVA, Softmax, d_model=8, d_ff=8, seeds 0-1",
+        "training 4/4 SVA, Softmax, d_model=8, d_ff=8, seeds 0-1",
         "measuring 1/2 Tosses",
     ]
 
@@ -165,7 +165,10 @@ def test_what_others_do_is_always_said(disable):
     shown.training("left to others: seeds [1] of x [held]", PACK, 0, 4)
     shown.measuring("left to others: y", fakes.Tosses(), 0, 1)
     said = out.getvalue()
-    assert "SVA, Softmax, seeds 0-1: left to others: seeds [1] of x [held]\n" in said
+    assert (
+        "SVA, Softmax, d_model=8, d_ff=8, seeds 0-1: left to others: seeds [1] of x [held]\n"
+        in said
+    )
     assert "Tosses: left to others: y\n" in said
     assert tasks(shown) == []
 

@@ -42,10 +42,11 @@ class Pack:
 
     @property
     def name(self) -> str:
-        """For people: task, mechanism, seeds."""
-        task = type(self.run.task).__name__
-        attention = brief(getattr(self.run.model, "attention", None))
-        return f"{task}, {attention}, seeds {seed_ranges(self.seeds)}"
+        """For people: task, mechanism, what else is unusual about the model, seeds."""
+        model = self.run.model
+        options = brief(model, without=("attention", "dropout")).partition("(")[2].removesuffix(")")
+        parts = (type(self.run.task).__name__, brief(getattr(model, "attention", None)), options)
+        return ", ".join(x for x in (*parts, f"seeds {seed_ranges(self.seeds)}") if x)
 
 
 def packs(runs: Iterable[Run], size: int) -> list[Pack]:
