@@ -193,10 +193,8 @@ def show(table: Table) -> None:
         _show_grid(console, table, whole)
     elif sum(cells) <= room + gaps // 2:
         _show_grid(console, table, cells, tight=sum(cells) > room)
-    elif below := next((w[1:] for w in (whole, capped) if sum(w[1:]) <= room), None):
-        _show_stacked(console, table, below)
     else:
-        _show_grid(console, table, [None] * len(columns), tight=True)
+        _show_stacked(console, table, (whole if sum(whole[1:]) <= room else capped)[1:])
     for note in table.notes:
         console.print(f"- {note}", soft_wrap=True)
     console.print()
@@ -216,16 +214,16 @@ def _show_stacked(console: Console, table: Table, widths: Sequence[int]) -> None
 
     console.print(table.title, style="italic")
     console.print(f"{table.columns[0]}\n{cells(table.columns)}", style="bold")
-    console.print("─" * (sum(widths) + 2 * len(widths)))
+    console.print("─" * min(sum(widths) + 2 * len(widths), console.width))
     for row in table.rows:
         console.print(row[0])
         console.print(cells(row))
 
 
 def _show_grid(
-    console: Console, table: Table, widths: Sequence[int | None], *, tight: bool = False
+    console: Console, table: Table, widths: Sequence[int], *, tight: bool = False
 ) -> None:
-    """Columns side by side, so wide or as it comes; `tight`: closer together."""
+    """Columns side by side; `tight`: closer together."""
     # no frame: Table 2 fits in 80 columns
     shown = RichTable(
         title=table.title,
