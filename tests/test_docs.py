@@ -49,9 +49,11 @@ def test_readme_says_what_has_come_out():
     lines = Counter(judged.value for section in found for judged in section.judged)
     claims = Counter(finding.verdict for section in found for finding in section.findings)
     coarse = sum(judged.coarse for section in found for judged in section.judged)
+    elsewhere = sum(j.elsewhere and j.value == "differs" for s in found for j in s.judged)
     said = (
         f"Of {lines.total()} lines {lines['reproduced']} are reproduced ({coarse} of them changes "
-        f"which the paper has smaller than the margin), {lines['differs']} differ, "
+        f"which the paper has smaller than the margin), {lines['differs']} differ ({elsewhere} of "
+        "them judge WikiText-2 by what the paper has of TinyStories), "
         f"{lines['inconclusive']} are inconclusive, {lines['not comparable']} not comparable, "
         f"{lines['not reported']} not judged by a number, {lines['no records']} without records; "
         f"of {claims.total()} claims {claims['holds']} hold, {claims['does not hold']} do not, "

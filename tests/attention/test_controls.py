@@ -80,8 +80,8 @@ def test_without_dynamics_an_oscillator_depends_on_its_own_token_alone(rng, x):
 
 def test_the_direct_layer_explains_what_it_refuses(rng):
     for changes, message in (
-        ({"sharpness": 0.5}, "sharpness must be >= 1"),
-        ({"gain": "big"}, "Give a number above 0, or"),
+        ({"sharpness": 0.5}, "sharpness must be a number >= 1"),
+        ({"gain": "big"}, "gain must be a number > 0, \"learned\" or None, got 'big'"),
     ):
         with pytest.raises(ValueError, match=message):
             build(rng, DirectAttention, **changes)

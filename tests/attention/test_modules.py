@@ -225,9 +225,9 @@ BAD = {
     "anchors": ({"anchors": "circle"}, "anchors='circle' is not known. Choose from sphere, free"),
     "pads": ({"pads": "read"}, "Choose from masked, as-published"),
     "coupling": ({"coupling": "tanh"}, "Choose from softplus, relu, elu, exp"),
-    "gain": ({"gain": "big"}, "Give a number above 0, or"),
-    "no gain": ({"gain": 0.0}, "gain must be > 0"),
-    "sharpness": ({"sharpness": 0.9}, "sharpness must be >= 1"),
+    "gain": ({"gain": "big"}, "gain must be a number > 0, \"learned\" or None, got 'big'"),
+    "no gain": ({"gain": 0.0}, "gain must be a number > 0"),
+    "sharpness": ({"sharpness": 0.9}, "sharpness must be a number >= 1"),
 }
 
 

@@ -61,8 +61,8 @@ def test_only_seeds_that_both_have_are_paired():
     }
     found = by_what(lines(evidence(ON_OURS, values)))
     line = found["WikiText-2, relu less softplus, by seed", "as published"]
-    assert line.paper == "+0.116 +0.100 +0.154 +0.021 -0.030 = +0.74 % (TinyStories)"
-    assert line.ours == "+0.500 +0.250"
+    assert line.paper == "+0.116 +0.100 +0.154 +0.021 -0.030, mean = +0.74 % (TinyStories)"
+    assert line.ours == "+0.500 +0.250, mean = +3.63 %"
 
 
 def test_the_papers_own_seeds(as_printed):

@@ -131,7 +131,7 @@ def test_appendix_e_adds_one_table_each():
     ("options", "said"),
     [
         ({"d_osc": 0}, "d_osc must be at least 2, got 0"),
-        ({"sharpness": 0.5}, "sharpness must be >= 1"),
+        ({"sharpness": 0.5}, "sharpness must be a number >= 1"),
         ({"coupling": "x"}, "coupling='x' is not known. Choose from softplus"),
     ],
 )

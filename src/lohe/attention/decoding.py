@@ -23,7 +23,7 @@ class Cache:
 
     max_tokens: int
     tokens: int = 0
-    layout: str = ""  # of the layer that began it: another cannot go on with it
+    layer: int = 0  # identity of the one that began it: no other can go on with it
     g: Float[Tensor, "batch heads max_tokens d_h"] | None = None
     v: Float[Tensor, "batch heads max_tokens d_h"] | None = None
     state: linear.State | None = None

@@ -5,8 +5,9 @@ The middle box is two replaceable callables of a layer, `drive(couplings, anchor
 will do.
 """
 
+import math
 from collections.abc import Callable
-from numbers import Integral
+from numbers import Integral, Real
 
 import torch
 from torch import Tensor, nn
@@ -229,11 +230,11 @@ class OscillatorAttention(nn.Module):
             f, g, v = self.front_end(x, x, x)
             cache = Cache(self.max_tokens) if cache is None else cache
             if not cache.tokens:
-                cache.layout = self.layout()
-            elif cache.layout != self.layout():
+                cache.layer = id(self)
+            elif cache.layer != id(self):
                 raise ValueError(
-                    f"The cache was begun by a layer with {cache.layout}, and this one has "
-                    f"{self.layout()}. Every layer decodes with a cache of its own."
+                    f"The cache holds {cache.tokens} tokens as another layer sees them. Every "
+                    "layer decodes with a cache of its own, the one that its decode() returned."
                 )
             keys, key_mask = cache.append(g, key_mask)
             if self.ideal and self.backend in ("auto", "triton"):
@@ -245,19 +246,14 @@ class OscillatorAttention(nn.Module):
             out = cache.readout(p, self.oscillators(p), v, self.backend)
             return self.to_out(merge_heads(out.to(v.dtype))), cache
 
-    def layout(self) -> str:
-        """The options that decide what a cache holds."""
-        return (
-            f"d_model={self.d_model}, heads={self.heads}, max_tokens={self.max_tokens}, "
-            f"d_osc={self.d_osc}, anchors={ANCHORS[not self.unit_anchors]!r}, "
-            f"sharpness={'learned' if self.log_excess is not None else self.fixed_sharpness}, "
-            f"gain={'learned' if self.log_gain is not None else self.fixed_gain}"
-        )
-
     def extra_repr(self) -> str:
         said = [
-            self.layout(),
-            f"coupling={self.coupling!r}, pads={PADS[self.read_pads]!r}, causal={self.causal}",
+            f"d_model={self.d_model}, heads={self.heads}, max_tokens={self.max_tokens}",
+            f"d_osc={self.d_osc}, coupling={self.coupling!r}, "
+            f"sharpness={'learned' if self.log_excess is not None else self.fixed_sharpness}",
+            f"anchors={ANCHORS[not self.unit_anchors]!r}, pads={PADS[self.read_pads]!r}",
+            f"gain={'learned' if self.log_gain is not None else self.fixed_gain}, "
+            f"causal={self.causal}",
         ]
         if self.drive is not reference.drive:
             said.append(f"drive={self.drive!r}")
@@ -291,9 +287,12 @@ def check_options(
     for name, (given, known) in choices.items():
         if given not in known:
             raise ValueError(f"{name}={given!r} is not known. Choose from {', '.join(known)}.")
-    if isinstance(gain, str) and gain != "learned":
-        raise ValueError(f'gain={gain!r} is not known. Give a number above 0, or "learned".')
-    if not sharpness >= 1:
-        raise ValueError(f"sharpness must be >= 1 (p of Eq. 5), got {sharpness}.")
-    if isinstance(gain, (int, float)) and not gain > 0:
-        raise ValueError(f"gain must be > 0, got {gain}.")
+    if not isinstance(sharpness, Real) or not 1 <= sharpness < math.inf:
+        raise ValueError(
+            f"sharpness must be a number >= 1 (p of Eq. 5), got {sharpness!r}. A learned one is "
+            "`learn_sharpness=True`, from this number on."
+        )
+    if gain is None or gain == "learned":
+        return
+    if isinstance(gain, str) or not 0 < gain < math.inf:
+        raise ValueError(f'gain must be a number > 0, "learned" or None, got {gain!r}.')

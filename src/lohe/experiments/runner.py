@@ -19,7 +19,7 @@ from lohe.experiments.store.store import Store
 from lohe.experiments.tables import seed_ranges
 from lohe.tasks import Data, Task, load_aloud
 from lohe.tasks.progress import Progress, silent
-from lohe.train import Run, Trained, brief, train
+from lohe.train import Run, Trained, brief, train, unusual
 from lohe.version import code_version
 
 LATER = "left for later"
@@ -44,9 +44,9 @@ class Pack:
     def name(self) -> str:
         """For people: task, mechanism, what else is unusual about the model, seeds."""
         model = self.run.model
-        options = brief(model, without=("attention", "dropout")).partition("(")[2].removesuffix(")")
-        parts = (type(self.run.task).__name__, brief(getattr(model, "attention", None)), options)
-        return ", ".join(x for x in (*parts, f"seeds {seed_ranges(self.seeds)}") if x)
+        what = type(self.run.task).__name__, brief(getattr(model, "attention", None))
+        options = unusual(model, without=("attention", "dropout"))
+        return ", ".join(x for x in (*what, options, f"seeds {seed_ranges(self.seeds)}") if x)
 
 
 def packs(runs: Iterable[Run], size: int) -> list[Pack]:

@@ -239,7 +239,7 @@ def check_generator(owner: object, generator: torch.Generator) -> None:
 
 
 def check_scale(owner: object, scale: float) -> None:
-    if not isinstance(scale, Real) or not 0 <= scale < math.inf:
+    if not _is_number(scale) or not 0 <= scale < math.inf:
         raise ValueError(
             f"{type(owner).__name__} takes the size of the imperfection as a number scale >= 0, "
             f"got {scale!r}."
@@ -247,8 +247,12 @@ def check_scale(owner: object, scale: float) -> None:
 
 
 def check_horizon(owner: object, horizon: float) -> None:
-    if not isinstance(horizon, Real) or not 0 < horizon < math.inf:
+    if not _is_number(horizon) or not 0 < horizon < math.inf:
         raise ValueError(
             f"{type(owner).__name__} runs for a positive, finite time, got horizon={horizon!r}. "
             "Time has no unit: an oscillator comes to rest as exp(-‖h‖ t); the paper takes 30."
         )
+
+
+def _is_number(x: object) -> bool:
+    return isinstance(x, Real) or (isinstance(x, Tensor) and x.ndim == 0)

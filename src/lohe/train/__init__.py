@@ -2,7 +2,7 @@
 
 from lohe.train.loop import Checkpoint, Outcome, Trained, assembled, check_precision, train
 from lohe.train.pack import Pack
-from lohe.train.run import PRECISIONS, Adam, AdamW, Run, brief, described
+from lohe.train.run import PRECISIONS, Adam, AdamW, Run, brief, described, unusual
 
 __all__ = [
     "PRECISIONS",
@@ -18,4 +18,5 @@ __all__ = [
     "check_precision",
     "described",
     "train",
+    "unusual",
 ]

@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Collection
 from dataclasses import dataclass, fields, is_dataclass, replace
+from numbers import Real
 from typing import Any, Literal
 
 import torch
@@ -143,17 +144,23 @@ def brief(value: Any, without: Collection[str] = ()) -> str:
     """
     if not is_dataclass(value) or isinstance(value, type):
         return repr(value)
-    given = [
+    given = unusual(value, without)
+    return f"{type(value).__name__}({given})" if given else type(value).__name__
+
+
+def unusual(value: Any, without: Collection[str] = ()) -> str:
+    """What is not at its default: lr=0.01, for people."""
+    return ", ".join(
         f"{f.name}={brief(getattr(value, f.name))}"
         for f in fields(value)
         if f.name not in without and getattr(value, f.name) != f.default
-    ]
-    return f"{type(value).__name__}({', '.join(given)})" if given else type(value).__name__
+    )
 
 
 def _check_rates(optimizer: AdamW | Adam) -> None:
-    if not (0 < optimizer.lr < math.inf and 0 <= optimizer.weight_decay < math.inf):
-        raise ValueError(f"An optimiser needs lr > 0 and weight_decay >= 0, got {optimizer}.")
+    for rate in (optimizer.lr, optimizer.weight_decay):
+        if not isinstance(rate, Real) or not 0 <= rate < math.inf:
+            raise ValueError(f"Rates are numbers >= 0, got {optimizer}.")
 
 
 def _one_of(name: str, given: str, known: tuple[str, ...]) -> None:

@@ -67,12 +67,15 @@ def further(evidence: Evidence) -> Table:
         "half of the validation articles, strict, mean ± standard deviation. to best softmax: "
         "change of perplexity with its 95 % interval, paired by seed, and p; neither is corrected "
         "for number, and neither decides anything.",
-        "Learning rates beyond those that were searched, at T = 48, where a winner had the "
-        "largest: whether the order is one of that edge.",
         "Limits: longer and larger models are trained with the learning rate and dropout that were "
         "chosen for the small one at T = 48.",
         *(text for text in said if text),
     ]
+    if at_the_edge(chosen):
+        notes.append(
+            "Learning rates beyond those that were searched, at T = 48, since a winner has the "
+            "largest of these: whether the order is one of that edge."
+        )
     return Table(title, columns, rows, notes)
 
 
@@ -89,7 +92,9 @@ def difference(a: Sequence[Record], b: Sequence[Record]) -> Estimate | str:
         return DIVERGED
     ours, theirs = ({r.seed: r.result[NATS] for r in x} for x in (a, b))
     apart = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
-    return of_sample(apart) if len(apart) > 1 else NO_RECORDS
+    if len(apart) < 2:
+        return "one seed" if apart else NO_RECORDS
+    return of_sample(apart)
 
 
 def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:

@@ -27,6 +27,7 @@ from lohe.experiments.verdicts import (
     bound,
     log,
     margin,
+    mean,
     of_sample,
     ours,
 )
@@ -208,7 +209,7 @@ def _strength_line(
 def strength_claim(oscillator: Sample, softmax: Mapping[str, Sample]) -> Claim:
     """kws-permutation-strength: within a factor of two, by the 90 % interval of the ratio."""
     name, samples = "kws-permutation-strength", {"oscillator": oscillator, **softmax}
-    if any(len(x) < 2 or fmean(x) <= 0 for x in samples.values()):
+    if any(mean(x) is None or fmean(x) <= 0 for x in samples.values()):
         return cells.undecided(name, samples)
     holds, said, factor = True, [], bound(name)
     for where, losses in softmax.items():
@@ -220,16 +221,18 @@ def strength_claim(oscillator: Sample, softmax: Mapping[str, Sample]) -> Claim:
 
 
 def _agreement(losses: Sample, theirs: Sample) -> Agreement | Verdict:
-    if len(losses) < 2:
+    found = mean(losses)
+    if found is None:
         return "inconclusive" if losses else cells.NO_RECORDS
-    return Agreement(ours(losses) - of_sample(theirs), margin("permutation_loss"))
+    return Agreement(found - of_sample(theirs), margin("permutation_loss"))
 
 
 def permutation_claim(oscillator: Sample, softmax: Sample) -> Claim:
     """kws-permutation: the oscillator loses over 5 pp by its 90 % interval, softmax nothing."""
-    if len(oscillator) < 2 or not softmax:
+    loss = mean(oscillator)
+    if loss is None or not softmax:
         return cells.undecided("kws-permutation", {"oscillator": oscillator, "softmax": softmax})
-    loss, most = ours(oscillator), max(softmax)
+    most = max(softmax)
     many, none = (bound("kws-permutation", who) for who in ("oscillator", "softmax"))
     holds = loss.interval(cells.CLAIMED_AT)[0] > many and most <= none
     found = f"oscillator loses {cells.interval(loss)}, softmax at most {most:.3f} pp in a seed"

@@ -21,6 +21,7 @@ from lohe.experiments.studies.lm.perplexity import (
     compared,
     log_ratio,
     name,
+    percent,
     run,
     same_ratio,
     same_value,
@@ -158,8 +159,8 @@ def _paired_line(
         notes += ['its "pooled std 0.10" is sqrt(s1² + s2²)'] if sigma == "relu" else []
     return Line(
         f"{name(setting, corpus)}, {sigma} less softplus, by seed",
-        told(setting, corpus, _listed(theirs, sigma), paper),
-        _listed(pairs, sigma) or "no records",
+        told(setting, corpus, f"{_listed(theirs, sigma)}, mean", paper),
+        f"{_listed(pairs, sigma)}, mean = {percent(here)}" if here else _listed(pairs, sigma),
         compared(setting, corpus, same),
         reading=reading,
         note="; ".join(notes),

@@ -63,9 +63,8 @@ def numbers(evidence: Evidence) -> Table:
     columns = ("corpus, reading", "fit", "95 % of α", "R²", "predicted at 64", "observed")
     notes = [
         "Gap to softmax in perplexity, Δ = C d_osc^-α over d_osc 2-32. The 95 % interval of the "
-        "prediction takes the softmax mean of the observed gap as exact, as published; so do its "
-        "errors, normal and from resampled seeds: in simulations such intervals covered 87 to 92 % "
-        "with five seeds, and with the three of TinyStories they are too narrow still.",
+        "prediction takes the softmax mean of the observed gap as exact, as published. So few "
+        "seeds resampled give too narrow an interval of α, with three narrower than with five.",
         f"WikiText-2: {SAME_CLASS}.",
     ]
     notes += about(evidence, "figure6", recorded)

@@ -162,10 +162,14 @@ def _ratio_line(evidence: Evidence, corpus: str, d: int) -> Line:
     softmax = of_sample(published("table4")["tinystories"]["softmax"])
     expected = log_ratio(exactly(theirs[d]), softmax)
     same = same_ratio(found[d], found[FULL], expected)
+    shown = ""
+    if found[d] and found[FULL]:
+        low, whole = fmean(found[d]), fmean(found[FULL])
+        shown = f"{low:.2f} / {whole:.2f} = {100 * (low / whole - 1):+.2f} %"
     return Line(
         f"{cohort.called(evidence, corpus)}, softmax of rank {d}, over softmax",
         told(setting, corpus, f"{theirs[d]:.2f} / {theirs[FULL]:.2f}", expected),
-        " / ".join(f"{fmean(x):.2f}" for x in (found[d], found[FULL]) if x),
+        shown,
         compared(setting, corpus, same),
         note="the spread behind the printed mean is not known",
     )
