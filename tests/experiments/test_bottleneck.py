@@ -163,7 +163,7 @@ def test_the_papers_own_corpora_are_compared():
 def test_ratios_to_softmax_are_judged_on_one_corpus(corpora, articles, stories):
     """TinyStories where it is the paper's; else WikiText-2 in its place."""
     judged = judge(item("claim-rank-matched").lines(MadeUp(corpora=corpora).evidence))
-    found = [j for j in judged if "over softmax" in j.line.what]
+    found = [j for j in judged if "less softmax" in j.line.what]
     assert [j.value for j in found] == [articles] * 4 + [stories] * 4
     assert [j.elsewhere for j in found] == [corpora is COMPACT] * 4 + [False] * 4
 

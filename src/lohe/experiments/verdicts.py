@@ -216,10 +216,10 @@ def counts(k: int, n: int, k_paper: int, n_paper: int, within: float | None = No
     a, b = (k + 1) / (n + 2), (k_paper + 1) / (n_paper + 2)
     own = a * (1 - a) / (n + 2)
     se = math.sqrt(own + b * (1 - b) / (n_paper + 2))
-    bound = margin("failure_rate") if within is None else within
+    allowed = margin("failure_rate") if within is None else within
     seen = k / n - k_paper / n_paper if n and n_paper else None
     p = fisher(k, n, k_paper, n_paper)
-    return Agreement(Estimate(a - b, se, None, n, own), bound, seen, exact=p)
+    return Agreement(Estimate(a - b, se, None, n, own), allowed, seen, exact=p)
 
 
 @dataclass(frozen=True)

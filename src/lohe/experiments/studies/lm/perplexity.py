@@ -103,8 +103,8 @@ def is_trend(setting: Setting, corpus: str) -> bool:
 
 def if_carried(same: Agreement | Verdict, setting: Setting, corpus: str) -> Agreement | Verdict:
     """What a line says of its value; a trend carries no verdict."""
-    compared = isinstance(same, Agreement) and is_trend(setting, corpus)
-    return "not comparable" if compared else same
+    judged = isinstance(same, Agreement) and is_trend(setting, corpus)
+    return "not comparable" if judged else same
 
 
 def stands_in(setting: Setting, corpus: str) -> bool:
@@ -120,13 +120,13 @@ def compared(setting: Setting, corpus: str, same: Agreement | Verdict) -> Agreem
     return same if stands_in(setting, corpus) or same == "no records" else "not reported"
 
 
-def told(setting: Setting, corpus: str, change: str, expected: Estimate) -> str:
+def told(setting: Setting, corpus: str, printed: str, expected: Estimate) -> str:
     """The paper's change on TinyStories, for a line about this corpus."""
     if corpus == "tinystories":
-        return change
-    return (
-        f"{change} = {percent(expected)} (TinyStories)" if stands_in(setting, corpus) else UNPRINTED
-    )
+        return printed
+    if not stands_in(setting, corpus):
+        return UNPRINTED
+    return f"{printed} = {percent(expected)} (TinyStories)"
 
 
 def percent(log_of_ratio: Estimate) -> str:

@@ -10,6 +10,7 @@ from lohe.experiments.studies.lm import perplexity
 from lohe.experiments.studies.lm.perplexity import (
     CORPORA,
     PROTOCOL,
+    change,
     compared,
     log_ratio,
     oscillator,
@@ -162,14 +163,10 @@ def _ratio_line(evidence: Evidence, corpus: str, d: int) -> Line:
     softmax = of_sample(published("table4")["tinystories"]["softmax"])
     expected = log_ratio(exactly(theirs[d]), softmax)
     same = same_ratio(found[d], found[FULL], expected)
-    shown = ""
-    if found[d] and found[FULL]:
-        low, whole = fmean(found[d]), fmean(found[FULL])
-        shown = f"{low:.2f} / {whole:.2f} = {100 * (low / whole - 1):+.2f} %"
     return Line(
-        f"{cohort.called(evidence, corpus)}, softmax of rank {d}, over softmax",
-        told(setting, corpus, f"{theirs[d]:.2f} / {theirs[FULL]:.2f}", expected),
-        shown,
+        f"{cohort.called(evidence, corpus)}, softmax of rank {d} less softmax",
+        told(setting, corpus, f"{theirs[d] - theirs[FULL]:+.2f}", expected),
+        change(found[d], found[FULL]),
         compared(setting, corpus, same),
         note="the spread behind the printed mean is not known",
     )
