@@ -15,6 +15,7 @@ from lohe.experiments import PAPER, report
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import COMPACT, Setting
 from lohe.experiments.store.store import Store
+from lohe.experiments.verdicts import Agreement
 
 README = Path(__file__).parents[1] / "README.md"
 TOUR = README.parent / "docs" / "tour.md"
@@ -42,23 +43,39 @@ def test_the_tour():
     assert [round(x) for x in names["accuracy"].values()] == pytest.approx([82, 91, 94, 98], abs=1)
 
 
-def test_readme_says_what_has_come_out():
-    """By the committed records; every item must be there."""
+@pytest.fixture(scope="module")
+def found() -> list[report.Section]:
+    """Every item of the paper, by the committed records."""
     evidence = Evidence(Store(README.parent / "results").all(), Setting(chosen=COMPACT))
-    found = report.sections(PAPER, evidence)
+    return report.sections(PAPER, evidence)
+
+
+def test_every_change_is_known_as_one(found):
+    """What is printed with a sign, or as a bound, is a change, and may be below its margin."""
+    for line in (judged.line for section in found for judged in section.judged):
+        if isinstance(line.value, Agreement) and line.value.margin:
+            change = re.match(r"[+-]|at most", line.paper) or re.search(" - | minus ", line.what)
+            assert not change or line.value.effect is not None, line.what
+
+
+def test_readme_says_what_has_come_out(found):
+    """By the committed records; every item must be there."""
     lines = Counter(judged.value for section in found for judged in section.judged)
     claims = Counter(finding.verdict for section in found for finding in section.findings)
-    coarse = sum(judged.coarse for section in found for judged in section.judged)
+    exact, coarse = (sum(getattr(j, x) for s in found for j in s.judged) for x in report.KINDS)
     elsewhere = sum(j.elsewhere and j.value == "differs" for s in found for j in s.judged)
     said = (
-        f"Of {lines.total()} lines {lines['reproduced']} are reproduced ({coarse} of them changes "
-        f"which the paper has smaller than the margin), {lines['differs']} differ ({elsewhere} of "
+        f"Of {lines.total()} lines {lines['reproduced']} are reproduced ({exact} of them counts "
+        f"and formulas, {coarse} changes which the paper has smaller than the margin), "
+        f"{lines['differs']} differ ({elsewhere} of "
         "them judge WikiText-2 by what the paper has of TinyStories), "
         f"{lines['inconclusive']} are inconclusive, {lines['not comparable']} not comparable, "
-        f"{lines['not reported']} not judged by a number, {lines['no records']} without records; "
+        f"{lines['not reported']} not judged by a number; "
         f"of {claims.total()} claims {claims['holds']} hold, {claims['does not hold']} do not, "
-        f"{claims['undecided']} are undecided, {claims['no records']} lack records"
+        f"{claims['undecided']} are undecided."
     )
+    assert not lines["no records"]
+    assert not claims["no records"]
     assert said in " ".join(README.read_text(encoding="utf-8").split())
 
 

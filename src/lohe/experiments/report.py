@@ -15,6 +15,7 @@ from lohe.experiments.tables import NOT_REPORTED, Table
 from lohe.experiments.verdicts import NO_RECORDS, Claim, Judged, judge, rules
 from lohe.train import Run
 
+KINDS = ("exact", "coarse")  # of values that are reproduced, by names of `Judged`
 VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
 TREND = "(trend)"
@@ -141,10 +142,12 @@ def values(found: Sequence[Section]) -> Table:
     if other := len(judged) - sum(word in VALUES for word in judged):
         notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     notes += [] if NOT_JUDGED in judged else LEGEND
-    if coarse := sum(j.coarse for s in found for j in s.judged):
+    exact, coarse = (sum(getattr(j, x) for s in found for j in s.judged) for x in KINDS)
+    if exact or coarse:
         notes.append(
-            f"Of the {judged.count('reproduced')} reproduced, {coarse} are changes or gaps which "
-            "the paper has smaller than the margin: no change at all would agree, too."
+            f"Of the {judged.count('reproduced')} reproduced, {exact} are counts and formulas, "
+            f"which are equal, and {coarse} changes or gaps which the paper has smaller than the "
+            "margin: no change at all would agree, too."
         )
     if elsewhere := Counter(j.value for s in found for j in s.judged if j.elsewhere):
         parts = ", ".join(f"{word} {n}" for word, n in elsewhere.most_common())
@@ -215,6 +218,7 @@ def times(found: Sequence[Section], evidence: Evidence) -> Table:
         "from above.",
         _in_all([*runs.values(), *measures.values()]),
         "Runs trained again for their weights alone have no record: they are not in.",
+        *_further(runs, evidence),
         f"The authors': as many runs one after the other on Apple computers, at {each} a run. "
         f"Their own {sum(authors['runs'].values())} runs: about {_range(*whole)}.",
     ]
@@ -231,11 +235,9 @@ def times(found: Sequence[Section], evidence: Evidence) -> Table:
 def used(found: Sequence[Section], evidence: Evidence) -> list[Record]:
     """Every record that the items look at, once, whatever its seed."""
     items, setting = [s.item for s in found], evidence.setting
-    runs = dict.fromkeys(replace(run, seed=0) for item in items for run in item.runs(setting))
-    measures = dict.fromkeys(m for item in items for m in item.measures(setting))
-    return [r for run in runs for r in evidence.records(run)] + list(
-        _measured(measures, evidence).values()
-    )
+    runs = _every_seed((run for item in items for run in item.runs(setting)), evidence)
+    taken = _measured((m for item in items for m in item.measures(setting)), evidence)
+    return [*runs.values(), *taken.values()]
 
 
 def sources(found: Sequence[Section], evidence: Evidence) -> Table:
@@ -256,7 +258,14 @@ def sources(found: Sequence[Section], evidence: Evidence) -> Table:
         when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         rows.append((what, str(len(records)), device, versions, when, checksum))
     columns = ("data", "records", "device", "lohe, torch, Python", "when", "sha256 of the data")
-    return Table("Records", columns, rows)
+    several = Counter(what for what, _ in {(row[0], row[-1]) for row in rows})
+    notes = [
+        f"{what} has {n} checksums: other data, or what is hashed of its cut has changed "
+        "(CHANGELOG.md)."
+        for what, n in several.items()
+        if n > 1
+    ]
+    return Table("Records", columns, rows, notes)
 
 
 def margins() -> Table:
@@ -286,6 +295,18 @@ def _finding(item: str, judged: Judged, claim: Claim) -> Finding:
 def _recorded(runs: Iterable[Run], evidence: Evidence) -> dict[Run, Record]:
     """Those of the runs that have a record."""
     return {run: record for run in runs if (record := evidence.recorded(run))}
+
+
+def _every_seed(runs: Iterable[Run], evidence: Evidence) -> dict[Run, Record]:
+    """Every record of the runs' recipes, also of seeds that are not among them."""
+    recipes = dict.fromkeys(replace(run, seed=0) for run in runs)
+    return {replace(x, seed=r.seed): r for x in recipes for r in evidence.records(x)}
+
+
+def _further(runs: Mapping[Run, Record], evidence: Evidence) -> list[str]:
+    """What is said where there are more seeds than the items ask for."""
+    more = len(_every_seed(runs, evidence)) - len(runs)
+    return [f"Records of further seeds, which tables may use: {more}; not in."] if more else []
 
 
 def _measured(measures: Iterable[Measure], evidence: Evidence) -> dict[Measure, Record]:

@@ -295,6 +295,12 @@ class Judged:
     note: str
 
     @property
+    def exact(self) -> bool:
+        """Reproduced, as a count or formula is: equal."""
+        value = self.line.value
+        return self.value == "reproduced" and isinstance(value, Agreement) and not value.margin
+
+    @property
     def coarse(self) -> bool:
         """Reproduced, and so would be no change at all."""
         value = self.line.value
@@ -347,8 +353,10 @@ def holm(p: Sequence[float]) -> list[float]:
 def _interval(agreement: Agreement, verdict: str, corrected: float) -> str:
     if agreement.difference == exactly(0.0):
         return ""  # equal: there is nothing to say
-    low, high = agreement.difference.interval(rules()["levels"]["reproduced"])
     value = agreement.difference.value if agreement.seen is None else agreement.seen
+    ends = agreement.difference.interval(rules()["levels"]["reproduced"])
+    # nothing is measured to a billionth: what is left of a difference there is rounding
+    value, low, high = (0.0 if abs(x) < 1e-9 else x for x in (value, *ends))
     said = f"difference {value:+.3g} [{low:+.3g}, {high:+.3g}]"
     said += f", margin {agreement.margin:g}{LARGER if agreement.coarse else ''}"
     if verdict == "inconclusive":

@@ -78,10 +78,11 @@ def coupling_lines(evidence: Evidence) -> list[Line]:
                 lines.append(
                     Line(
                         f"{words}: {name} - softplus, pp",
-                        "at most 0.01",
+                        f"at most {_printed_gap():.2f}",
                         shown_gap(*both),
                         _no_gap(*both),
                         reading=reading,
+                        note="the spread behind the printed range is not known",
                     )
                 )
             lines.append(
@@ -109,10 +110,11 @@ def _within_range(evidence: Evidence, sample: Sample) -> Agreement | Verdict:
 
 
 def _no_gap(a: Sample, b: Sample) -> Agreement | Verdict:
+    """The printed gap is at most the width of the range: ours against none."""
     found = gap(a, b)
     if found is None:
         return "inconclusive" if a and b else cells.NO_RECORDS
-    return Agreement(found, margin("kws_accuracy"))
+    return Agreement(found, margin("kws_accuracy"), effect=_printed_gap())
 
 
 def coupling_claim(found: Mapping[str, Sample]) -> Claim:
@@ -126,6 +128,11 @@ def coupling_claim(found: Mapping[str, Sample]) -> Claim:
     return Claim(
         "kws-coupling", max(map(abs, ends)) < bound("kws-coupling"), f"minus softplus: {said}"
     )
+
+
+def _printed_gap() -> float:
+    low, high = published("claim-kws-coupling")["range"]
+    return high - low
 
 
 def _printed_range() -> str:

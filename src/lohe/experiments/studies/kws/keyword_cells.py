@@ -197,7 +197,8 @@ def about(setting: Setting) -> list[str]:
         for name, task in setting.corpora.keywords.items()
     )
     return [
-        f"{sets}. Neither is the paper's ten keywords (`on` and `off` are missing), and the "
-        "features come from another front end (docs/data.md): accuracies are not comparable with "
-        "the paper's. Gaps between models trained on the same clips are, and they are judged."
+        f"{sets} (zero and one from version 0.01 of the data, all others from 0.02). Neither is "
+        "the paper's ten keywords (`on` and `off` are missing), and the features come from another "
+        "front end (docs/data.md): accuracies are not comparable with the paper's. Gaps between "
+        "models trained on the same clips are, and they are judged."
     ]

@@ -224,7 +224,8 @@ def _agreement(losses: Sample, theirs: Sample) -> Agreement | Verdict:
     found = mean(losses)
     if found is None:
         return "inconclusive" if losses else cells.NO_RECORDS
-    return Agreement(found - of_sample(theirs), margin("permutation_loss"))
+    paper = of_sample(theirs)
+    return Agreement(found - paper, margin("permutation_loss"), effect=paper.value)
 
 
 def permutation_claim(oscillator: Sample, softmax: Sample) -> Claim:

@@ -227,8 +227,10 @@ def closes_little(
     _, high = gain.interval(rules()["levels"]["reproduced"])
     if distance <= 0:
         return Claim(claim, None, f"there is no gap to close: {distance:+.2f}")
-    found = f"gain {gain.value:.2f}, at most {high:.2f}, of a gap of {distance:.2f}"
-    return Claim(claim, high < bound(claim) * distance, f"{found} ({100 * high / distance:.0f} %)")
+    share, most = high / distance, bound(claim)
+    found = f"gain {gain.value:.2f}, at most {high:.2f}, of a gap of {distance:.2f} "
+    found += f"({100 * share:.0f} %, where less than {100 * most:.0f} was to be shown)"
+    return Claim(claim, share < most, found)
 
 
 def gap_stays(here: Found) -> Claim:

@@ -24,6 +24,7 @@ from lohe.experiments.studies.robust.subjects import (
     TINYSTORIES,
     Subject,
     carrier,
+    words,
 )
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import (
@@ -117,7 +118,7 @@ def table(evidence: Evidence) -> Table:
         rows.append((f"{row['task']}, paper", "1", *cells, f"{row['median']:.3g}"))
     notes = [
         f"Oscillators with ‖h‖ < {WEAK}, in percent, mean and range over models; all layers and "
-        f"heads, no padding. {ONE_READING}",
+        f"heads, no padding. KWS: {words(evidence.setting)}. {ONE_READING}",
         "Both keyword rows of the paper are models without positional encoding, two runs of one "
         "configuration and seed: the fraction varies 17-fold between them (D9).",
     ]
@@ -151,7 +152,7 @@ def _claim(evidence: Evidence, reading: str) -> Line:
         said.append(f"{subject.name} {text}")
     holds = False if any(x >= bound("degenerate") for x in there) else None if lacks else True
     claim = Claim("degenerate", holds, "; ".join(said), lacks=", ".join(lacks))
-    most = f"{100 * max(there):.2g} % at most" if there else "no records"
+    most = f"{100 * max(there):.3g} % at most" if there else "no records"
     value: Verdict = "not reported" if there else "no records"
     return Line("all tasks", "0.43 % at most", most, value, claim, reading)
 
@@ -222,7 +223,7 @@ def _spread(fractions: list[float]) -> str:
 
 def _percent(fractions: list[float]) -> str:
     mean = 100 * fmean(fractions)
-    return "none" if mean == 0 else f"{mean:.2g} %"
+    return "none" if mean == 0 else f"{mean:.3g} %"
 
 
 def figure(evidence: Evidence) -> Figure:

@@ -43,10 +43,14 @@ class Subject:
         return self.few if setting.scale == "smoke" else MOST
 
 
+def words(setting: Setting) -> str:
+    """The set of keywords that is looked at: the first."""
+    return next(iter(setting.corpora.keywords))
+
+
 def keywords(setting: Setting, reading: str, seed: int) -> Run:
-    """Keyword spotting without positional encoding, on the first set of keywords."""
-    first = next(iter(setting.corpora.keywords))
-    return setting.keyword_spotting(first, READINGS[reading], seed=seed)
+    """Keyword spotting without positional encoding."""
+    return setting.keyword_spotting(words(setting), READINGS[reading], seed=seed)
 
 
 def sentences(setting: Setting, reading: str, seed: int) -> Run:

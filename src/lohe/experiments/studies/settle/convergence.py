@@ -306,7 +306,7 @@ def _all_converge(cohort: Cohort, evidence: Evidence, one: Settled | None) -> Li
         holds, ours = late == 0 or None, f"{late} of {one.trajectories}"
         found = f"{ours} trajectories are late"
         if late:
-            found += ", which does not refute it (Theorem 1 promises it for longer times)"
+            found += ", which does not refute it (Theorem 3 promises it for longer times)"
             angle, theirs = one.record.result["late.last_angle"], paper["failures"]
             found += f"; on average they started {angle:.0f} degrees from the antipode (published "
             found += f"{theirs['mean_angle_at_5000']:.0f}, all starts 90)"

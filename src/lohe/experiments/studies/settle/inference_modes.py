@@ -205,7 +205,9 @@ def _claim(record: Record | None, protocol: str, mode: str) -> Claim:
     ideal = record.result[f"{protocol}.closed_form"]
     said = [f"{ideal * math.expm1(x):+.2f} ({x:+.5f} of its log)" for x in (uniform, sequential)]
     found = f"perplexity {said[0]} with uniform, {said[1]} with sequential starts"
-    found += f", where +{little} of the log is allowed" if mode == "uniform" else ""
+    if mode == "uniform":
+        most = ideal * math.expm1(little)
+        found += f", where {most:+.2f}, {little:+} of the log, is allowed"
     if protocol == "published":
         closed = published("claim-inference-modes")["closed_form"]
         theirs = (closed * math.expm1(fmean(published_changes(m))) for m in MODES)

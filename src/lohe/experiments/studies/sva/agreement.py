@@ -229,6 +229,7 @@ def _good_line(reading: str, ours: Cohorts) -> Line:
         theirs,
         claim=claim,
         reading=reading,
+        change=True,
     )
 
 
@@ -272,6 +273,7 @@ def _frozen_lines(reading: str, ours: Cohorts) -> list[Line]:
             their_loss,
             claim=_unchanged(frozen, full),
             reading=reading,
+            change=True,
         )
     )
     return found

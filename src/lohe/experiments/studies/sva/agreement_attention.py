@@ -140,6 +140,7 @@ def _cell_lines(name: str, side: str, found: Records) -> list[Line]:
             allowed="attention_weight",
             claim=claim,
             reading=reading,
+            change=True,
         )
     )
     return lines
@@ -206,6 +207,7 @@ def _softmax_lines(records: Sequence[Record]) -> list[Line]:
             well,
             of_sample(four),
             allowed="attention_weight",
+            change=True,
         ),
         Line(
             "softmax, wrong, gap of seeds that failed",

@@ -152,14 +152,16 @@ def line(
     claim: Claim | None = None,
     reading: str = "",
     note: str = "",
+    change: bool = False,
 ) -> Line:
-    """Our estimate beside the paper's; `allowed` is a margin of rules.json.
+    """Our estimate beside the paper's, both of a `change` or not; `allowed` is a margin's name.
 
     More seeds of ours would not make the paper's estimate any better.
     """
     value: Agreement | Verdict = NO_RECORDS if shown in ("", NO_RECORDS) else "inconclusive"
     if mine is not None and theirs is not None:
-        value = Agreement(mine - replace(theirs, seeds=0, own=0.0), margin(allowed))
+        effect = theirs.value if change else None
+        value = Agreement(mine - replace(theirs, seeds=0, own=0.0), margin(allowed), effect=effect)
     return Line(what, theirs_shown, shown, value, claim, reading, note)
 
 
