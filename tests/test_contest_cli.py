@@ -105,7 +105,7 @@ def test_measuring_trains_nothing_where_the_weights_were_kept(looked_at, root):
     store, result = looked_at
     assert result.exit_code == 0, result.output
     assert "training" not in result.stderr
-    assert "54 measurements, 54 taken, 0 to take" in result.stdout
+    assert "55 measurements, 55 taken, 0 to take" in result.stdout
     again = contest("measure", store, "--data", root)
     assert "measuring" not in again.stderr
     assert again.stdout == result.stdout
@@ -119,22 +119,22 @@ def test_lost_weights_are_trained_again_only_where_something_is_not_taken(looked
     before = Store(store).load(devices[0].run.recipe())
     for one in devices:
         weights.path(Store(store), one.run, one.run.seed).unlink()
-    assert "54 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
+    assert "55 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
     (file,) = store.glob(f"measure-*-{key(measure_recipe(devices[0]))}.json")
     file.unlink()
     plan = contest("measure", store, "--data", root, "--dry-run").stdout
     assert "13 recorded, 2 to train" in plan
-    assert "52 taken, 2 to take" in plan
+    assert "53 taken, 2 to take" in plan
     result = contest("measure", store, "--data", root)
     assert result.exit_code == 0, result.output
-    assert "54 taken, 0 to take" in result.stdout
+    assert "55 taken, 0 to take" in result.stdout
     assert Store(store).load(devices[0].run.recipe()) == before  # a record stays what it was
 
 
 def test_the_page_is_written_from_the_records(looked_at, tmp_path):
     result = contest("page", looked_at[0], "--out", tmp_path / "page.md")
     assert result.exit_code == 0, result.output
-    assert {path.name for path in tmp_path.iterdir()} == {"page.md", "page.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {"page.md"}  # there is no law to draw
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     for title in ("Longer than trained", "Gain, entropy and rank", "On imperfect devices"):
         section = text[text.index(f"## {title}") :].partition("\n## ")[0]
@@ -177,6 +177,7 @@ def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path
     recipes = [(r.recipe["model"], r.recipe["task"]) for r in trained]
     assert {(m["layers"], m["d_model"], t["tokens"]) for m, t in recipes} == sizes
     assert contest("page", store, "--out", tmp_path / "page.md").exit_code == 0
+    assert (tmp_path / "page.png").exists() or stage != "law"
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     lacks = text.partition("## Without a record yet")[2].partition("\n## ")[0]
     assert f"- {stage}: " not in lacks

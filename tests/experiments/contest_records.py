@@ -130,11 +130,13 @@ def looked_at(measure: Any) -> Record:
             if getattr(mechanism, "gain", None) is not None:
                 names |= {"readout": 30.0}
             ranks = {f"{name}.rank": 2 * x for name, x in names.items()}
+            ranks |= {"clamped": 0.125} if "readout" in names else {}
             return taken(measure, ranks, [head | names for head in heads])
         case AttentionEntropy():
             return taken(measure, {}, [{"histogram": [1]}, *(h | {"median": 0.7} for h in heads)])
         case LearnedReadout():
-            curve = [h | {"gain": 1.0 + h["head"], "sharpness": 4.0} for h in heads]
+            learned = {"beta": 3.0} if hasattr(mechanism, "beta") else {"sharpness": 4.0}
+            curve = [h | learned | {"gain": 1.0 + h["head"]} for h in heads]
             return taken(measure, {"heads": 4}, curve)
         case Devices():
             rows = [(p.name, p.level) for p in GRID]

@@ -48,8 +48,10 @@ from lohe.experiments.contest.trials import (
     scale_runs,
     trial_runs,
 )
+from lohe.experiments.measures import measure_recipe
 from lohe.experiments.store import recordfile
 from lohe.experiments.store.records import key
+from lohe.experiments.verdicts import of_sample
 from lohe.measure import power_law
 from lohe.models import Oscillator, SoftmaxRope
 from lohe.version import digest
@@ -343,8 +345,12 @@ def test_one_seed_or_a_diverged_one_decides_nothing(everything):
     chosen = made.chosen(everything)
     ours = confirm.records(everything, chosen.ours, "strict")
     lost = replace(ours[0], result=ours[0].result | {"test.nats": math.nan})
-    assert confirm.compare(ours[:1], ours) == "no records"
-    assert confirm.compare([lost, *ours[1:]], ours) == "diverged; undecided"
+    assert confirm.compare([], ours) == confirm.Undecided("no records")
+    assert confirm.compare(ours[:1], ours) == confirm.Undecided("ours has 1 of 2 seeds")
+    few = confirm.compare(ours, ours[:9], planned=(10, 10))
+    assert few == confirm.Undecided("the best softmax has 9 of 10 seeds")
+    found = confirm.compare(ours, [lost, *ours[1:]])
+    assert found == confirm.Undecided("undecided: seed 100 of the best softmax diverged", True)
 
 
 def test_the_primary_test_stands_alone_and_the_others_are_corrected(everything):
@@ -354,7 +360,9 @@ def test_the_primary_test_stands_alone_and_the_others_are_corrected(everything):
     primary = found["ours"]
     assert isinstance(primary, confirm.Comparison)
     assert corrected["ours"] == primary.welch.p
-    others = {n: c.welch.p for n, c in found.items() if not isinstance(c, str) and n != "ours"}
+    others = {
+        n: c.welch.p for n, c in found.items() if isinstance(c, confirm.Comparison) and n != "ours"
+    }
     assert len(others) == len(found) - 1
     smallest = min(others, key=lambda name: others[name])
     assert corrected[smallest] == pytest.approx(len(others) * others[smallest], abs=0)
@@ -386,12 +394,28 @@ def test_holm_counts_what_was_planned():
     whole = confirm.comparisons(made.evidence(records), chosen)
     assert found.keys() == whole.keys()
     assert corrected["no gain"] == corrected["no dynamics"] == 1
-    there = {n: c.welch.p for n, c in found.items() if not isinstance(c, str) and n != "ours"}
+    there = {
+        n: c.welch.p for n, c in found.items() if isinstance(c, confirm.Comparison) and n != "ours"
+    }
     smallest = min(there, key=lambda name: there[name])
     assert corrected[smallest] == pytest.approx((len(found) - 1) * there[smallest], abs=0)
     cells = {row[0]: row for row in tables.controlled(made.evidence(kept)).rows}
-    assert "diverged; undecided" in cells["no gain"]
+    seeds = "100, 101, 102, 103, 104"
+    assert f"undecided: seed {seeds} of no gain diverged" in cells["no gain"]
+    assert f"5 ({seeds} diverged)" in cells["no gain"]
     assert "no records" in cells["no dynamics"]
+
+
+def test_a_comparison_short_of_its_seeds_counts_as_missing():
+    """Three of five seeds of a control: Holm's p is 1, and the goal stays open."""
+    records = made.everything(best_at_48(5.0))
+    chosen = made.chosen(made.evidence(records))
+    part = key(STAGES["controls"].runs(trials.controls(chosen.ours)["no gain"])[0].recipe())
+    kept = made.evidence(r for r in records if key(r.recipe) != part or r.seed < 103)
+    found = confirm.comparisons(kept, chosen)
+    assert found["no gain"] == confirm.Undecided("no gain has 3 of 5 seeds")
+    assert confirm.p_values(found)["no gain"] == 1
+    assert " is open: " in verdict.goal(kept, chosen)
 
 
 # the goal
@@ -417,11 +441,11 @@ def test_the_goal_is_judged_at_16_and_32_also_where_48_is_chosen(added, said):
     chosen = made.chosen(found)
     assert chosen.ours.mechanism.d_osc == 48
     text = verdict.verdict(found)
-    assert text.startswith("The oscillator on the sphere, d_osc = 48, is better")
-    assert f"at d_osc 16 or 32 with p < 0.01, {said}" in text
+    assert text.startswith("The oscillator on the sphere, d_osc = 48 and p = 4, is better")
+    assert f"at d_osc 16 or 32 with a p-value below 0.01, {said}" in text
     corrected = confirm.p_values(confirm.comparisons(found, chosen))
     for d in (16, 32):
-        assert f"(p = {corrected[f'oscillator, d_osc = {d}']:.2g})" in text
+        assert f"(p-value {corrected[f'oscillator, d_osc = {d}']:.2g})" in text
 
 
 def test_the_goal_is_open_while_planned_comparisons_lack_records():
@@ -440,7 +464,7 @@ def test_where_ours_is_at_32_the_primary_test_counts(everything):
     primary = confirm.comparisons(everything, chosen)["ours"]
     assert isinstance(primary, confirm.Comparison)
     change = confirm.percent(primary.welch.value)
-    said = f"at d_osc = 32 {change:+.2f} % (p = {primary.welch.p:.2g})"
+    said = f"at d_osc = 32 {change:+.2f} % (p-value {primary.welch.p:.2g})"
     assert said in verdict.goal(everything, chosen)
 
 
@@ -458,14 +482,42 @@ def test_a_diverged_run_is_named_and_decides_nothing(where):
     lost = [diverge(r) if (key(r.recipe), r.seed) == (ours, 103) else r for r in records]
     found = made.evidence(lost)
     said = verdict.verdict(found)
-    assert said.startswith("Seed 103 of ours diverged; the comparison is undecided. ")
-    assert "at d_osc = 32 diverged; undecided" in said
-    assert "diverged; undecided" in tables.confirmed(found).rows[0]
+    undecided = "undecided: seed 103 of ours diverged"
+    assert said.startswith(f"The comparison is {undecided}. ")
+    assert f"at d_osc = 32 {undecided}" in said
+    first = dict(zip(tables.confirmed(found).columns, tables.confirmed(found).rows[0], strict=True))
+    assert first["to best softmax, %"] == undecided
+    assert first["seeds"] == "10 (103 diverged)"
+    others = tables.confirmed(found).rows[1:]
+    assert not any("diverged" in cell for row in others for cell in row)
+
+
+def test_a_goal_that_a_diverged_run_leaves_undecided_is_not_open():
+    """Everything is recorded and no run is repeated; d_osc = 16 is worse than softmax."""
+    records = made.everything(lambda run: made.truth(run) + 10 * bool(is_16(run)))
+    chosen = made.chosen(made.evidence(records))
+    ours = key(STAGES["confirm"].runs(chosen.ours)[0].recipe())
+    lost = [
+        replace(r, curve=[{"loss": math.inf}]) if (key(r.recipe), r.seed) == (ours, 103) else r
+        for r in records
+    ]
+    assert " is undecided: " in verdict.goal(made.evidence(lost), chosen)
+
+
+def is_16(run):
+    return getattr(run.model.attention, "d_osc", 0) == 16
 
 
 def test_a_winner_at_an_end_of_the_learning_rates_is_an_edge_optimum(everything):
     said = verdict.edges(everything)
     assert said.startswith("Edge optimum: ours; the best softmax; softmax, positions in every")
+
+    def matched_is_best(run):
+        kind = type(FAMILIES[MATCHED].mechanism)
+        return made.truth(run) - 10 * isinstance(run.model.attention, kind)
+
+    once = verdict.edges(made.evidence(made.chosen_records(matched_is_best)))
+    assert once.startswith("Edge optimum: ours; the best softmax won at the largest")
     assert "the largest learning rate that was searched, 0.001." in said
     assert said in page.page(everything, "x.png")
 
@@ -498,12 +550,13 @@ def test_differences_are_paired_and_t_48_is_trained_with_the_same_seeds(everythi
     assert found.p == pytest.approx(theirs.pvalue, rel=1e-9)
     assert found.interval(0.95) == pytest.approx(tuple(theirs.confidence_interval(0.95)))
     first = dict(zip(table.columns, table.rows[0], strict=True))
-    assert first["p"] == f"{theirs.pvalue:.2g}"
+    assert first["p-value"] == f"{theirs.pvalue:.2g}"
     assert (first["epoch chosen"], first["epochs trained"]) == ("21, 21, 21", "24, 24, 24")
     assert further.difference(ours[:1], best) == "one seed"
     assert further.difference([], best) == "no records"
     lost = replace(ours[0], result=ours[0].result | {"later.nats": math.nan})
-    assert further.difference([lost, *ours[1:]], best) == "diverged; undecided"
+    undecided = "undecided: seed 50 of ours diverged"
+    assert further.difference([lost, *ours[1:]], best) == undecided
 
 
 def test_the_corpus_is_too_small_by_a_rule(everything):
@@ -580,16 +633,49 @@ def test_two_levels_cover():
     ],
 )
 def test_what_does_not_bend_has_no_floor(means, said):
-    samples = {d: [m - 0.01, m, m + 0.01] for d, m in zip(trials.FITTED, means, strict=True)}
-    found = law.law(samples, [98.0, 98.1])
+    found = law.law(samples(means, 0.01), SOFTMAX)
     assert found.no_floor == (f"no floor can be told: {said}" if said else "")
+
+
+SOFTMAX = [98.0, 98.1, 98.0, 98.1, 98.0]
+
+
+def samples(means, spread):
+    """Five seeds of each fitted d_osc."""
+    return {
+        d: [m + spread * x for x in (-1.0, -0.5, 0.0, 0.5, 1.0)]
+        for d, m in zip(trials.FITTED, means, strict=True)
+    }
+
+
+def test_a_law_says_what_it_lacks():
+    """Diverged, seeds or records; the fit does not wait for the softmax."""
+    there = samples([105.0, 100.0, 97.5, 96.25, 95.625], 0.01)
+    whole = law.law(there, SOFTMAX)
+    assert (whole.lacks, whole.no_softmax) == ("", "")
+    assert law.law({}, SOFTMAX).lacks == "no records"
+    assert law.law(there | {16: there[16][:2]}, SOFTMAX).lacks == "2 of 5 seeds at d_osc = 16"
+    lost = law.law(there | {8: [math.nan, *there[8][1:]]}, SOFTMAX)
+    assert (lost.fit, lost.lacks) == (None, "diverged at d_osc = 8")
+    alone = law.law(there, [math.nan, *SOFTMAX[1:]])
+    assert alone.fit == whole.fit
+    assert alone.no_softmax == "softmax: diverged"
+    assert law.law(there, []).no_softmax == "softmax: no records"
+
+
+def test_a_law_that_fails_where_it_is_tested_tells_no_floor():
+    there = samples([105.0, 100.0, 97.5, 96.25, 95.625], 0.01)
+    at_48 = 95.0 + 20 / 48  # what the law says
+    off = {48: [at_48 + 1 + 0.01 * n for n in range(5)]}
+    assert law.law(there | off, SOFTMAX).no_floor.endswith("the law fails at d_osc = 48")
+    right = {48: [at_48 + 0.01 * (n - 2) for n in range(5)]}
+    assert law.law(there | right, SOFTMAX).no_floor == ""
 
 
 def test_draws_without_a_floor_are_counted():
     """The fit itself has one; many of its draws have not."""
     means = [100.0, 99.2, 98.5, 97.9, 97.4]
-    samples = {d: [m - 1, m, m + 1] for d, m in zip(trials.FITTED, means, strict=True)}
-    found = law.law(samples, [98.0, 98.1])
+    found = law.law(samples(means, 1.0), SOFTMAX)
     assert found.fit is not None
     assert found.fit.exponent not in power_law.EXPONENTS[[0, -1]]
     assert "% of the draws the exponent is at the edge" in found.no_floor
@@ -612,16 +698,26 @@ def test_the_table_of_the_law_says_inside_or_outside(everything):
 # the preset
 
 
-def test_the_preset_is_what_was_chosen_once_something_is():
-    """One line, models.mechanisms.SHARPENED, follows the records that are committed."""
+def test_the_preset_is_what_was_chosen_once_the_last_control_is_trained():
+    """One line, models.mechanisms.SHARPENED, follows the records that are committed.
+
+    Not before: it is among the code that trains.
+    """
     folder = Path(__file__).parents[2] / "results"
     there = [recordfile.read(path).records for path in folder.glob("wikitext2articles-*.json")]
-    chosen = choose.chosen(made.evidence(r for records in there for r in records.values()))
-    preset = Oscillator.sharpened()
-    if chosen is None:
+    found = made.evidence(r for records in there for r in records.values())
+    chosen, preset = choose.chosen(found), Oscillator.sharpened()
+    if chosen is None or choose.missing(found, control_runs(chosen)):
         assert preset == Oscillator(d_osc=32, sharpness=4, gain="learned")  # the probe's
     else:
         assert preset == chosen.ours.mechanism
+
+
+def test_the_page_says_what_was_chosen_where_the_preset_is_another():
+    found = made.evidence(made.chosen_records(best_at_48(0.0)))
+    said = page.preset(found)
+    assert said.startswith("This protocol chose `Oscillator(d_osc=48, sharpness=4, gain='learned')")
+    assert "is `Oscillator(d_osc=32, sharpness=4, gain='learned')`, the probe's; it follows" in said
 
 
 # the page
@@ -629,7 +725,7 @@ def test_the_preset_is_what_was_chosen_once_something_is():
 
 def test_the_page_says_what_the_primary_test_says(everything):
     said = verdict.verdict(everything)
-    won = "The oscillator on the sphere, d_osc = 32, is better than the best softmax: test"
+    won = "The oscillator on the sphere, d_osc = 32 and p = 4, is better than the best softmax by"
     assert said.startswith(won)
     assert said in page.page(everything, "x.png")
 
@@ -637,9 +733,44 @@ def test_the_page_says_what_the_primary_test_says(everything):
         return made.truth(run) + 10 * isinstance(run.model.attention, Oscillator)
 
     lost = made.evidence(made.everything(worse))
-    assert verdict.verdict(lost).startswith("The best softmax is better than the oscillator")
+    said = verdict.verdict(lost)
+    assert said.startswith("The best softmax by validation is better than the oscillator")
+    assert "Nothing else that has been trained would change it." not in said
+    assert "What may change it, each by itself and not corrected for number: frozen" in said
     same = made.evidence(made.everything(lambda run: 100.0))
-    assert verdict.verdict(same).startswith("No difference is shown at d_osc = ")
+    said = verdict.verdict(same)
+    assert said.startswith("No difference between the oscillator on the sphere, d_osc = ")
+    c = confirm.comparisons(same, made.chosen(same))["ours"]
+    assert isinstance(c, confirm.Comparison)
+    least = verdict.detectable(c.welch)
+    assert f"would show {confirm.percent(least):.1f} % in four of five cases" in said
+
+
+def test_a_difference_that_is_called_detectable_is_detected():
+    """In four of five contests of ten seeds, by scipy's Welch test."""
+    rng = np.random.default_rng(0)
+    a, b = rng.normal(0, 0.004, (2, 10))
+    least = verdict.detectable(of_sample(list(a)) - of_sample(list(b)))
+    spread = math.sqrt((a.var(ddof=1) + b.var(ddof=1)) / 2)
+    x, y = rng.normal(0, spread, (2, 4000, 10))
+    p = stats.ttest_ind(x + least, y, axis=1, equal_var=False).pvalue
+    assert (p < verdict.ALPHA).mean() == pytest.approx(0.8, abs=0.03)
+
+
+def test_a_softmax_that_is_lower_on_test_alone_is_named():
+    """Validation chose rotary; with positions in every layer softmax is far lower on test."""
+
+    def better_on_test(run):
+        hidden = isinstance(run.model.attention, type(FAMILIES[MATCHED].mechanism))
+        return made.truth(run) - 10 * (hidden and run.task.test)
+
+    found = made.evidence(made.everything(better_on_test))
+    said = verdict.verdict(found)
+    assert "is better than the best softmax by validation" in said
+    named = f"On test {MATCHED} is lower than the softmax that validation chose; against it ours"
+    assert f"{named} has +" in said
+    whole = made.evidence(made.everything())
+    assert "On test" not in verdict.verdict(whole)
 
 
 def test_a_half_confirmed_contest_decides_nothing():
@@ -648,8 +779,8 @@ def test_a_half_confirmed_contest_decides_nothing():
     ours = key(STAGES["confirm"].runs(chosen.ours)[0].recipe())
     kept = [r for r in records if key(r.recipe) != ours or r.seed < 105]
     said = verdict.verdict(made.evidence(kept))
-    assert said.startswith("Nothing is decided yet: 5 of 10 seeds are confirmed. ")
-    assert "at d_osc = 32 5 of 10 seeds" in said
+    assert said.startswith("Nothing is decided yet: ours has 5 of 10 seeds. ")
+    assert "at d_osc = 32 ours has 5 of 10 seeds" in said
 
 
 def test_the_table_has_a_row_for_each_and_every_number(everything):
@@ -677,7 +808,7 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     }[which]()
     found = made.evidence(records)
     written = page.write(tmp_path / "page.md", found)
-    drawn = ["page.png"] if which in ("chosen", "everything") else []
+    drawn = ["page.png"] if which == "everything" else []
     assert [path.name for path in written] == ["page.md", *drawn]
     assert all(path.stat().st_size > 1000 for path in written)
     text = written[0].read_text()
@@ -688,15 +819,16 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
         assert "Of the trials 0 of 336 models are recorded." in text
     for table in page.TABLES:
         assert {len(row) for row in table(found).rows} <= {len(table(found).columns)}
-    said = "this protocol has chosen none yet" if which in ("nothing", "trials") else "chose."
-    assert said in page.preset(found)
-    assert ("learning rate 0.001 and dropout 0.2." in page.preset(found)) == (said == "chose.")
+    said = "this protocol has chosen none yet."
+    if which in ("chosen", "everything"):
+        said = "chose, for models of this size with learning rate 0.001 and dropout 0.2."
+    assert page.preset(found).endswith(said)
     lacks = text.partition("## Without a record yet")[2].partition("## Protocol")[0]
     assert {
         "nothing": "confirm, controls, law, length, scale, rate, measure: nothing before it is "
         "chosen.",
         "trials": "The trials are complete; of the finals 0 of 63 models are recorded.",
-        "chosen": "- measure: 71 of 71 measurements.",
+        "chosen": "- measure: 72 of 72 measurements.",
         "everything": "Nothing: ",
     }[which] in lacks
 
@@ -709,7 +841,7 @@ def test_the_counts_of_table_7_are_those_at_p_1():
         assert [float(x) for x in first[2:5]] == pytest.approx(row.ours, abs=0.006)
     for label in ("Oscillator, all digital", "+ readout physical"):
         by_p = [tuple(map(float, r[2:])) for r in table.rows if r[0] == label]
-        assert len(by_p) == 4
+        assert len(by_p) == 5
         assert by_p == sorted(by_p, reverse=True)
 
 
@@ -742,11 +874,35 @@ def test_every_control_is_looked_at(everything):
     chosen = made.chosen(everything)
     rows = measured_tables.readouts(everything).rows
     seeds = {row[0]: row[1] for row in rows}
-    assert seeds.keys() == {"ours", measured.softmax_name(chosen), *trials.controls(chosen.ours)}
+    assert seeds.keys() == {"ours", trials.best_name(chosen), *trials.controls(chosen.ours)}
     assert seeds["no dynamics"] == "1"
     assert seeds["learned p"] == "3"
+    columns = measured_tables.readouts(everything).columns
+    last = {row[0]: dict(zip(columns, row, strict=True)) for row in rows}
+    assert (last["ours"]["gain"], last["ours"]["p"]) == ("1.50 (1.00 to 2.00)", "4")
+    assert last["ours"]["cut, %"] == "12.50"
+    assert last["exponential readout"]["gain"] == "β 3"
+    assert last["exponential readout"]["p"] == ""
     notes = " ".join(tables.controlled(everything).notes)
     assert "no dynamics has fewer numbers in attention, " in notes
+
+
+def test_a_device_that_gives_no_number_spoils_its_cell_only():
+    records = made.everything()
+    chosen = made.chosen(made.evidence(records))
+    first = measured.Devices(measured.models(chosen)["ours"][0])
+    spoilt = key(measure_recipe(first))
+
+    def spoil(r):
+        if key(r.recipe) != spoilt:
+            return r
+        curve = [row | {"nats": [math.nan]} if row["level"] == 30 else row for row in r.curve]
+        return replace(r, curve=curve)
+
+    rows = measured_tables.devices(made.evidence(map(spoil, records))).rows
+    (bad,) = (row for row in rows if "no finite number" in row)
+    assert bad[0] == "  30"
+    assert bad.count("no finite number") == 1
 
 
 def test_the_text_on_devices_is_true():
@@ -769,7 +925,7 @@ def test_the_figure_has_both_curves_and_the_lines(everything):
         labels = ax.get_legend_handles_labels()[1]
         texts = [text.get_text() for text in ax.texts]
         plt.close(drawn)
-    assert labels == ["p = 1", "p = 4, learned gain"]
+    assert labels == ["p = 1, no gain", "p = 4, learned gain"]
     assert texts == [f"best softmax ({made.THEIR_FAMILY})", "softmax as published"]
 
 

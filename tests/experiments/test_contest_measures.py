@@ -16,6 +16,7 @@ from lohe.experiments.measures import Bench
 from lohe.experiments.runner import complete
 from lohe.experiments.store.store import Store
 from lohe.models import (
+    ExponentialReadout,
     LearnedSharpness,
     NoDynamics,
     Oscillator,
@@ -30,6 +31,7 @@ from lohe.tasks.wikitext2 import overlapping_windows
 from lohe.train import Run
 
 SHARP, ROPE = Oscillator(d_osc=4, sharpness=4, gain="learned"), SoftmaxRope()
+EXPONENTIAL = ExponentialReadout(d_osc=4)
 
 
 def run_of(mechanism, protocol="strict") -> Run:
@@ -39,13 +41,14 @@ def run_of(mechanism, protocol="strict") -> Run:
 
 @pytest.fixture(scope="module")
 def bench(tmp_path_factory):
-    """Two models that were trained for an epoch, with their records and weights."""
+    """Four models that were trained for an epoch, with their records and weights."""
     root = short_contest.write_corpus(tmp_path_factory.mktemp("data"))
     store = Store(tmp_path_factory.mktemp("store"))
     with pytest.MonkeyPatch.context() as patch:
         patch.setitem(STAGES, "trials", STAGES["trials"].__class__(1, (0,)))
-        runs = [run_of(SHARP), run_of(ROPE), run_of(LearnedSharpness(4, gain="learned"))]
-        assert len(list(complete(runs, store, root=root, with_weights=runs))) == 3
+        mechanisms = (SHARP, ROPE, LearnedSharpness(4, gain="learned"), EXPONENTIAL)
+        runs = [run_of(mechanism) for mechanism in mechanisms]
+        assert len(list(complete(runs, store, root=root, with_weights=runs))) == len(runs)
         yield Bench(store, root=root)
 
 
@@ -122,6 +125,15 @@ def test_gain_and_sharpness_are_those_of_the_layers(bench, mechanism):
         p = layer.sharpness
         p = p[row["head"]].item() if isinstance(p, torch.Tensor) else p
         assert row["sharpness"] == pytest.approx(p, abs=1e-6)
+
+
+def test_of_an_exponential_readout_beta_is_recorded(bench):
+    run = run_of(EXPONENTIAL)
+    found = LearnedReadout(run).take(bench)
+    layers = attention_layers(bench.model(run))
+    for row in found.curve:
+        beta = layers[row["layer"]].log_beta[row["head"]].exp().item()
+        assert row == {"layer": row["layer"], "head": row["head"], "beta": pytest.approx(beta)}
 
 
 def test_devices_are_measured_on_the_second_half(bench):

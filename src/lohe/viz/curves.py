@@ -22,16 +22,24 @@ def by_epoch(
     ax.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
-def level(ax: Axes, value: float, text: str, *, color: str = GREY, above: bool = False) -> None:
-    """A dashed line across at `value`, said in words at its right end."""
+def level(
+    ax: Axes,
+    value: float,
+    text: str,
+    *,
+    color: str = GREY,
+    above: bool = False,
+    left: bool = False,
+) -> None:
+    """A dashed line across at `value`, said in words at its right or `left` end."""
     ax.axhline(value, color=color, ls="--", lw=1)
     ax.annotate(
         text,
-        (0.98, value),
+        (0.02 if left else 0.98, value),
         xycoords=("axes fraction", "data"),
         xytext=(0, 3 if above else -3),
         textcoords="offset points",
-        ha="right",
+        ha="left" if left else "right",
         va="bottom" if above else "top",
         color=color,
         fontsize=8,

@@ -29,7 +29,15 @@ from lohe.tasks.wikitext2 import Protocol
 
 TEST = "test.nats"
 DRAWS = 10_000
-DIVERGED = "diverged; undecided"
+BEST = "the best softmax"
+
+
+@dataclass(frozen=True)
+class Undecided:
+    """Why there is no comparison, and whether none will ever be: no run is repeated."""
+
+    why: str
+    for_good: bool = False
 
 
 @dataclass(frozen=True)
@@ -58,12 +66,27 @@ def diverged(records: Sequence[Record]) -> list[int]:
     return [r.seed for r in records if has_diverged(r) or TEST not in r.result]
 
 
-def compare(a: Sequence[Record], b: Sequence[Record]) -> Comparison | str:
-    """a minus b on the test articles; or why there is none, fewer than two seeds or a diverged."""
-    if diverged([*a, *b]):
-        return DIVERGED
-    if min(len(a), len(b)) < 2:
-        return NO_RECORDS
+def lost(found: Mapping[str, Sequence[int]]) -> Undecided | None:
+    """What is said where some of these models have seeds that diverged."""
+    parts = [f"seed {', '.join(map(str, s))} of {name}" for name, s in found.items() if s]
+    return Undecided(f"undecided: {' and '.join(parts)} diverged", True) if parts else None
+
+
+def compare(
+    a: Sequence[Record],
+    b: Sequence[Record],
+    names: tuple[str, str] = ("ours", BEST),
+    planned: tuple[int, int] = (2, 2),
+) -> Comparison | Undecided:
+    """a minus b on the test articles; or why there is none: seeds that diverged, or lack."""
+    sides = dict(zip(names, (a, b), strict=True))
+    if for_good := lost({name: diverged(side) for name, side in sides.items()}):
+        return for_good
+    if not a or not b:
+        return Undecided(NO_RECORDS)
+    for (name, side), wanted in zip(sides.items(), planned, strict=True):
+        if len(side) < wanted:
+            return Undecided(f"{name} has {len(side)} of {wanted} seeds")
     ours, theirs = ({r.seed: r.result[TEST] for r in x} for x in (a, b))
     both = sorted(ours.keys() & theirs.keys())
     paired = of_sample([ours[s] - theirs[s] for s in both]) if len(both) > 1 else None
@@ -118,27 +141,31 @@ def percent(nats: float) -> float:
 
 
 @lru_cache(maxsize=4)
-def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Comparison | str]:
+def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Comparison | Undecided]:
     """All that are planned with the best softmax, by name; the protocol after the name."""
-    found: dict[str, Comparison | str] = {}
-    base = records(evidence, chosen.best, "strict")
-    beside = records(evidence, chosen.best, "published")
+
+    def to_best(name: str, c: Configuration, protocol: Protocol, stage: str = "confirm"):
+        sides = records(evidence, c, protocol, stage), records(evidence, chosen.best, protocol)
+        planned = len(STAGES[stage].seeds), len(STAGES["confirm"].seeds)
+        return compare(*sides, (name, BEST), planned)
+
+    found: dict[str, Comparison | Undecided] = {}
     for name, c in to_confirm(chosen).items():
         if c != chosen.best:
-            found[name] = compare(records(evidence, c, "strict"), base)
+            found[name] = to_best(name, c, "strict")
     for name, c in in_both_protocols(chosen).items():
         if c != chosen.best:
-            found[f"{name}, published"] = compare(records(evidence, c, "published"), beside)
+            found[f"{name}, published"] = to_best(name, c, "published")
     for name, c in controls(chosen.ours).items():
-        found[name] = compare(records(evidence, c, "strict", "controls"), base)
+        found[name] = to_best(name, c, "strict", "controls")
     return found
 
 
-def p_values(found: Mapping[str, Comparison | str]) -> dict[str, float]:
+def p_values(found: Mapping[str, Comparison | Undecided]) -> dict[str, float]:
     """Of ours the primary test's own p; of all others Holm's, over as many as were planned.
 
-    One that is missing or diverged counts as p = 1.
+    One that lacks a seed, or of which one diverged, counts as p = 1.
     """
-    raw = {name: 1.0 if isinstance(c, str) else c.welch.p for name, c in found.items()}
+    raw = {name: 1.0 if isinstance(c, Undecided) else c.welch.p for name, c in found.items()}
     others = [name for name in raw if name != "ours"]
     return raw | dict(zip(others, holm([raw[name] for name in others]), strict=True))

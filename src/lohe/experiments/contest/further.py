@@ -9,10 +9,10 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from lohe.experiments.contest import choose
-from lohe.experiments.contest.confirm import DIVERGED, percent
+from lohe.experiments.contest.confirm import BEST, lost, percent
 from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.law import LATER
-from lohe.experiments.contest.tables import progress
+from lohe.experiments.contest.tables import P_VALUE, progress, seeds_shown
 from lohe.experiments.contest.trials import (
     HIGHER,
     LARGE,
@@ -48,7 +48,7 @@ RATES: Mapping[str, Runs] = {f"learning rate {r:g}": partial(faster, rate=r) for
 def further(evidence: Evidence) -> Table:
     """Each size with its models, and whether the corpus lets anything be said at it."""
     columns = ("what", "model", "seeds", "validation", "epoch chosen", "epochs trained")
-    columns = (*columns, "to best softmax, %", "p")
+    columns = (*columns, "to best softmax, %", P_VALUE)
     title = "Longer windows, a larger model, higher learning rates"
     chosen = choose.chosen(evidence)
     if chosen is None:
@@ -58,15 +58,15 @@ def further(evidence: Evidence) -> Table:
         best = evidence.of(runs_of(chosen.best))
         for name, c in entrants(chosen, what).items():
             there = evidence.of(runs_of(c))
-            apart = _distance(difference(there, best)) if c != chosen.best else ("", "")
+            apart = _distance(difference(there, best, name)) if c != chosen.best else ("", "")
             rows.append((what, name, *_reached(there), *apart))
         if what in SIZES:
             said.append(too_small(what, evidence.of(runs_of(chosen.ours)), best))
     notes = [
         "T inputs, windows of T + 1 words; T = 48 is what everything else is trained on. Second "
         "half of the validation articles, strict, mean ± standard deviation. to best softmax: "
-        "change of perplexity with its 95 % interval, paired by seed, and p; neither is corrected "
-        "for number, and neither decides anything.",
+        "change of perplexity with its 95 % interval, paired by seed; intervals and p-values are "
+        "not corrected for number, and decide nothing.",
         "Limits: longer and larger models are trained with the learning rate and dropout that were "
         "chosen for the small one at T = 48.",
         *(text for text in said if text),
@@ -86,10 +86,11 @@ def entrants(chosen: Chosen, size: str) -> dict[str, Configuration]:
     return {name: c for name, c in in_both_protocols(chosen).items() if c in wanted}
 
 
-def difference(a: Sequence[Record], b: Sequence[Record]) -> Estimate | str:
-    """Log perplexity of a minus b, seed by seed; or why there is none."""
-    if any(map(has_diverged, (*a, *b))):
-        return DIVERGED
+def difference(a: Sequence[Record], b: Sequence[Record], name: str = "ours") -> Estimate | str:
+    """Log perplexity of a minus b, the best softmax, seed by seed; or why there is none."""
+    sides = {name: a, BEST: b}
+    if undecided := lost({n: [r.seed for r in x if has_diverged(r)] for n, x in sides.items()}):
+        return undecided.why
     ours, theirs = ({r.seed: r.result[NATS] for r in x} for x in (a, b))
     apart = [ours[seed] - theirs[seed] for seed in sorted(ours.keys() & theirs.keys())]
     if len(apart) < 2:
@@ -98,7 +99,7 @@ def difference(a: Sequence[Record], b: Sequence[Record]) -> Estimate | str:
 
 
 def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
-    """That the corpus is too small to say anything at this size, by the protocol's rule."""
+    """That corpus or seeds are too few to say anything at this size, by the protocol's rule."""
     apart = difference(ours, best)
     if isinstance(apart, str):
         return ""
@@ -107,20 +108,22 @@ def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
     reasons = []
     if high - low > WIDEST:
         reasons.append(
-            f"the interval of the difference is wider than {WIDEST:g} %, with {len(ours)} seeds"
+            f"{len(ours)} seeds are too few to say anything: the interval of the difference is "
+            f"wider than {WIDEST:g} %"
         )
     if all(r.notes.get("epoch", math.inf) + 1 <= third for r in (*ours, *best)):
-        reasons.append("every run was at its best in the first third of its epochs")
-    if not reasons:
-        return ""
-    return f"{size}: the corpus is too small to say anything at this size: {' and '.join(reasons)}."
+        reasons.append(
+            "the corpus is too small to say anything: every run was at its best in the first third "
+            "of its epochs"
+        )
+    return f"{size}: {'; '.join(reasons)}." if reasons else ""
 
 
 def _reached(there: Sequence[Record]) -> tuple[str, ...]:
     """Seeds, perplexity, the epoch that was chosen and the last that was trained."""
     return (
-        str(len(there)),
-        shown([r.result[LATER] for r in there]),
+        seeds_shown(there),
+        shown([r.result[LATER] for r in there if not has_diverged(r)]),
         ", ".join(str(r.notes["epoch"] + 1) for r in there if "epoch" in r.notes),
         ", ".join(str(len(r.curve)) for r in there),
     )

@@ -21,7 +21,7 @@ from lohe.experiments.contest.trials import (
     curves,
 )
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.verdicts import Estimate, of_sample
+from lohe.experiments.verdicts import NO_RECORDS, Estimate, of_sample
 from lohe.measure.power_law import (
     EXPONENTS,
     Floored,
@@ -42,6 +42,7 @@ class Law:
 
     samples: Mapping[int, Sequence[float]]
     softmax: Sequence[float]
+    lacks: str = ""  # why there is no fit
     fit: Floored | None = None
     spread: FlooredDraws | None = None
     held_out: Mapping[int, HeldOut] | None = None
@@ -67,7 +68,16 @@ class Law:
                 f"no floor can be told: in {100 * share:.0f} % of the draws the exponent is at the "
                 "edge of what was searched, or perplexity does not fall"
             )
+        missed = [str(d) for d, x in (self.held_out or {}).items() if x.inside is False]
+        if missed:
+            return f"no floor can be told: the law fails at d_osc = {' and '.join(missed)}"
         return ""
+
+    @property
+    def no_softmax(self) -> str:
+        """Why there is none to compare the floor with, or nothing."""
+        lacks = wanting({0: self.softmax}, [0])
+        return f"softmax: {lacks}" if lacks else ""
 
 
 def perplexities(evidence: Evidence, configuration: Configuration) -> list[float]:
@@ -87,19 +97,31 @@ def laws(evidence: Evidence, chosen: Chosen) -> dict[str, Law]:
 
 
 def law(samples: Mapping[int, Sequence[float]], softmax: Sequence[float]) -> Law:
-    """Fit, resample and predict, as far as the runs allow."""
-    fitted = {d: samples.get(d, ()) for d in FITTED}
-    known = [softmax, *fitted.values()]
-    if not all(len(x) > 1 and all(map(math.isfinite, x)) for x in known):
-        return Law(samples, softmax)
+    """Fit, resample and predict, as far as the runs allow; the fit does not need the softmax."""
+    if lacks := wanting(samples, FITTED):
+        return Law(samples, softmax, lacks)
+    fitted = {d: samples[d] for d in FITTED}
     line = fit_floored(list(fitted), [fmean(x) for x in fitted.values()])
-    spread = resampled_floored(softmax, fitted, np.random.default_rng(0))
-    tested = {
-        d: at(spread, d, values)
-        for d in HELD_OUT
-        if len(values := samples.get(d, ())) > 1 and all(map(math.isfinite, values))
-    }
-    return Law(samples, softmax, line, spread, tested)
+    alone = Law(samples, softmax, fit=line)
+    baseline = [math.nan] if alone.no_softmax else softmax
+    spread = resampled_floored(baseline, fitted, np.random.default_rng(0))
+    tested = {d: at(spread, d, samples[d]) for d in HELD_OUT if not wanting(samples, [d])}
+    return replace(alone, spread=spread, held_out=tested)
+
+
+def wanting(samples: Mapping[int, Sequence[float]], dimensions: Sequence[int]) -> str:
+    """What the samples lack: records, seeds, or runs that did not diverge. Empty: nothing."""
+    seeds = len(STAGES["law"].seeds)
+    there = {d: samples.get(d, ()) for d in dimensions}
+    if not any(there.values()):
+        return NO_RECORDS
+    few = [f"{len(x)} of {seeds} seeds{_at(d)}" for d, x in there.items() if len(x) < seeds]
+    lost = [f"diverged{_at(d)}" for d, x in there.items() if not all(map(math.isfinite, x))]
+    return "; ".join([*lost, *few])
+
+
+def _at(d: int) -> str:
+    return f" at d_osc = {d}" if d else ""
 
 
 def at(spread: FlooredDraws, d: int, values: Sequence[float]) -> HeldOut:

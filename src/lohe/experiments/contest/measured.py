@@ -5,7 +5,7 @@ from typing import Any
 
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.trials import STAGES, Chosen, controls
+from lohe.experiments.contest.trials import STAGES, Chosen, best_name, controls
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, Taken, model_runs
 from lohe.experiments.store.records import Record
@@ -17,7 +17,7 @@ from lohe.experiments.studies.settle.settling import Settling
 from lohe.train import Run
 
 SEEDS = 3  # of each model, the first that are confirmed; of the other controls the first alone
-OURS, PLAIN, LEARNED, EXPONENTIAL = "ours", "p = 1, no gain", "learned p", "exponential readout"
+OURS, PLAIN, LEARNED = "ours", "p = 1, no gain", "learned p"
 
 
 @dataclass(frozen=True)
@@ -43,27 +43,23 @@ def models(chosen: Chosen) -> dict[str, list[Run]]:
     first = STAGES["controls"].seeds[:SEEDS]
     return {
         OURS: STAGES["confirm"].runs(chosen.ours, first),
-        softmax_name(chosen): STAGES["confirm"].runs(chosen.best, first),
+        best_name(chosen): STAGES["confirm"].runs(chosen.best, first),
     } | {
         name: STAGES["controls"].runs(c, first if name in (PLAIN, LEARNED) else first[:1])
         for name, c in controls(chosen.ours).items()
     }
 
 
-def softmax_name(chosen: Chosen) -> str:
-    return f"best softmax ({chosen.family})"
-
-
 def measures_of(chosen: Chosen, name: str) -> list[Any]:
     """What is measured on one of the models, all seeds together."""
     runs = models(chosen)[name]
     found: list[Any] = [m for run in runs for m in (EffectiveRank(run), AttentionEntropy(run))]
-    if name not in (softmax_name(chosen), EXPONENTIAL):  # those have neither γ nor p
+    if name != best_name(chosen):
         found += [LearnedReadout(run) for run in runs]
     if name in (OURS, PLAIN):
         found += [Devices(run) for run in runs]
         found += [settling(run) for run in runs]
-    if name in (OURS, softmax_name(chosen)):
+    if name in (OURS, best_name(chosen)):
         found += [BeyondLength(run) for run in runs]
     return found
 

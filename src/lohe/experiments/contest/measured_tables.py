@@ -1,5 +1,6 @@
 """What was measured on the trained models, as tables. Pure functions; what is missing is said."""
 
+import math
 from collections.abc import Sequence
 from statistics import fmean
 from typing import Any
@@ -14,11 +15,10 @@ from lohe.experiments.contest.measured import (
     Devices,
     found,
     models,
-    softmax_name,
 )
 from lohe.experiments.contest.readouts import LearnedReadout
 from lohe.experiments.contest.tables import progress
-from lohe.experiments.contest.trials import ASKED
+from lohe.experiments.contest.trials import ASKED, best_name
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.counts import UNIT
@@ -34,7 +34,8 @@ from lohe.experiments.verdicts import NO_RECORDS, of_sample
 from lohe.theory import readout_rank_bound
 
 INPUTS = 48  # of a window of 49 words
-POWERS = (1, 2, 4, 8)
+READOUTS = ((1, False), (1, True), (2, True), (4, True), (8, True))  # p, and whether with a gain
+NOT_FINITE = "no finite number"
 ON_A_SUBSTRATE = """\
 γ and p act on z·r, after the oscillators have settled: Theorem 3, the exact flow and the settling
 time of a given drive are those of p = 1 without a gain.
@@ -60,7 +61,7 @@ def beyond(evidence: Evidence) -> Table:
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     rows = []
-    for name in (OURS, softmax_name(chosen)):
+    for name in (OURS, best_name(chosen)):
         records = found(evidence, chosen, name, BeyondLength)
         for way in dict.fromkeys(row["positions"] for r in records for row in r.curve):
             cells = [shown(_at(records, "perplexity", words=w, positions=way)) for w in WORDS]
@@ -82,7 +83,7 @@ def beyond(evidence: Evidence) -> Table:
 def readouts(evidence: Evidence) -> Table:
     """Gain, entropy and effective rank, layer by layer."""
     title = "Gain, entropy and rank, layer by layer"
-    ranks = ("effective rank of attention", "of S", "of the readout", "largest rank")
+    ranks = ("effective rank of attention", "of S", "of the readout", "largest rank", "cut, %")
     columns = ("model", "seeds", "layer", "gain", "p", "entropy", *ranks)
     chosen = choose.chosen(evidence)
     if chosen is None:
@@ -96,18 +97,20 @@ def readouts(evidence: Evidence) -> Table:
             continue
         for layer in sorted({row["layer"] for row in spectra[0].curve}):
             here = [_heads(records, layer) for records in (spectra, flat, learned)]
-            rows.append((name, str(len(spectra)), str(layer + 1), *_layer(*here), ""))
-        rows[-1] = (*rows[-1][:-1], _largest(spectra))
+            rows.append((name, str(len(spectra)), str(layer + 1), *_layer(*here), "", ""))
+        rows[-1] = (*rows[-1][:-2], _largest(spectra), _cut(spectra))
     bounds = [f"{readout_rank_bound(d, p):,} at {d}, {p}" for d in ASKED for p in (2, 4)]
     notes = [
         "First half of validation. gain and p: mean over heads and seeds, and the "
-        "range. entropy: of a row of attention, 1 is uniform; the median, a mean over heads. "
+        "range; of the exponential readout exp(β z·r), β. entropy: of a row of attention, 1 is "
+        "uniform; the median, a mean over heads. "
         "Effective rank (Roy and Vetterli): of causal attention; of S = 1 + γ z·r over all pairs; "
         "of the readout max(0, S)^p, before the mask.",
         "S has the rank d_osc + 1 at most. A sharpened readout is not so bound: S^p has up to "
         f"C(d+p-1, p) + C(d+p-2, p-1) ({'; '.join(bounds)} for d_osc, p), and where the rectifier "
         f"acts or p is real there is no bound but the {INPUTS} tokens. largest rank: the largest "
-        "measured in any layer, of S, S^p and the readout, as far as they differ.",
+        "measured in any layer, of S, S^p and the readout, as far as they differ. cut: pairs, of "
+        "all layers, that the rectifier sets to 0.",
     ]
     return Table(title, columns, rows, notes)
 
@@ -159,10 +162,11 @@ def counted(evidence: Evidence) -> Table:
     rows = []
     for name, label in cost.LABELS.items():
         if name != "softmax":
-            powers = (1,) if name == "affine_physical" else POWERS
-            for p in powers:
-                cells = [_reduction(name, p, layer) for layer in layers.values()]
-                rows.append((*_which(label, p), *cells))
+            physical = name == "affine_physical"  # the array does whatever p and gain ask
+            for p, gain in READOUTS[:1] if physical else READOUTS:
+                which = "any" if physical else f"{p}, {'learned' if gain else 'none'}"
+                cells = [_reduction(name, p, gain, layer) for layer in layers.values()]
+                rows.append((label, which, *cells))
     notes = [
         f"Factors by which operations are fewer than softmax's, ReLU coupling. {UNIT} With p = 1 "
         "and no gain as in Table 7; a gain is a multiply-add a pair until the readout is physical, "
@@ -176,15 +180,8 @@ def counted(evidence: Evidence) -> Table:
     )
 
 
-def _which(label: str, p: int) -> tuple[str, str]:
-    if label == cost.LABELS["affine_physical"]:
-        return label, "any"
-    return label, "1, none" if p == 1 else f"{p}, learned"
-
-
-def _reduction(name: str, p: int, c: cost.Configuration) -> str:
-    """With a gain where p > 1."""
-    options: dict[str, Any] = {"causal": c.causal, "sharpness": p, "gain": p > 1}
+def _reduction(name: str, p: int, gain: bool, c: cost.Configuration) -> str:
+    options: dict[str, Any] = {"causal": c.causal, "sharpness": p, "gain": gain}
     return f"{cost.operations(c.tokens, c.heads, c.d_osc, **options).reduction(name):.2f}"
 
 
@@ -210,9 +207,10 @@ def _heads(records: Sequence[Record], layer: int) -> list[dict[str, Any]]:
 def _layer(ranks: list[Any], flat: list[Any], learned: list[Any]) -> tuple[str, ...]:
     """Gain, p, entropy, and effective ranks; what a model has not is left empty."""
     read = "readout" if "readout" in ranks[0] else "sharpened"
+    betas = _span([row["beta"] for row in learned if "beta" in row])
     return (
-        _span([row["gain"] for row in learned]),
-        _span([row["sharpness"] for row in learned]),
+        f"β {betas}" if betas else _span([row["gain"] for row in learned]),
+        "" if betas else _span([row["sharpness"] for row in learned]),
         f"{fmean(row['median'] for row in flat):.3f}",
         *(
             f"{fmean(row[name] for row in ranks):.2f}" if name in ranks[0] else ""
@@ -235,13 +233,22 @@ def _largest(records: Sequence[Record]) -> str:
     return ", ".join(f"{names[n]} {max(x):.0f}" for n, x in there.items() if x)
 
 
+def _cut(records: Sequence[Record]) -> str:
+    shares = [r.result["clamped"] for r in records if "clamped" in r.result]
+    return f"{100 * fmean(shares):.2f}" if shares else ""
+
+
 def _change(records: Sequence[Record], kind: str, level: float) -> str:
     """+0.13±0.05, in per cent of perplexity."""
     by_model = [fmean(x) for x in _at(records, "nats", physics=kind, level=level)]
     if len(by_model) < 2:
         return NO_RECORDS
+    if not all(map(math.isfinite, by_model)):
+        return NOT_FINITE
     return robust.shown(of_sample(by_model), WIKITEXT2)
 
 
 def _percent(shares: list[float]) -> str:
+    if not all(map(math.isfinite, shares)):
+        return NOT_FINITE
     return f"{100 * fmean(shares):.2f}" if shares else NO_RECORDS

@@ -21,6 +21,7 @@ from lohe.experiments.contest.trials import (
     HELD_OUT,
     LATER_RUNS,
     PUBLISHED,
+    best_name,
     protocol,
 )
 from lohe.experiments.contest.verdict import edges, verdict
@@ -46,8 +47,8 @@ TABLES = (
 
 
 def figure(evidence: Evidence) -> Figure:
-    """Perplexity against d_osc: p = 1, the chosen p with gain, and softmax as lines; once these are
-    chosen."""
+    """Perplexity against d_osc: p = 1, the chosen p with gain, and softmax as lines; of what is
+    `drawable`."""
     import matplotlib.pyplot as plt
 
     from lohe.viz import curves, scaling
@@ -62,7 +63,7 @@ def figure(evidence: Evidence) -> Figure:
     for name, here in law.laws(evidence, chosen).items():
         color, marker = looks[name]
         _draw(ax, here, scaling, curve_name(name, chosen), color, marker)
-    lines = {f"best softmax ({chosen.family})": (chosen.best, SOFTMAX)}
+    lines = {best_name(chosen): (chosen.best, SOFTMAX)}
     plain = PUBLISHED["softmax as published"]
     if plain != chosen.best:
         lines["softmax as published"] = (plain, GREY)
@@ -70,16 +71,24 @@ def figure(evidence: Evidence) -> Figure:
     highest = max((fmean(v) for v, _ in levels.values() if v), default=math.nan)
     for name, (values, color) in levels.items():
         if values and math.isfinite(fmean(values)):
-            curves.level(ax, fmean(values), name, color=color, above=fmean(values) == highest)
+            above = fmean(values) == highest
+            curves.level(ax, fmean(values), name, color=color, above=above, left=True)
     handles, _ = ax.get_legend_handles_labels()
     if handles:
         ax.legend(fontsize=8.5)
     drawn.supxlabel(
-        f"dotted: fit to d_osc 2-32; diamonds: {' and '.join(map(str, HELD_OUT))}, held out, with "
-        "the 95 % interval predicted",
+        "bars: standard error over seeds; dotted: fit to d_osc 2-32; diamonds: "
+        f"{' and '.join(map(str, HELD_OUT))}, held out,\nwith the 95 % interval predicted",
         fontsize=8,
     )
     return drawn
+
+
+def drawable(evidence: Evidence) -> bool:
+    """Whether some d_osc of a curve has a finite number."""
+    chosen = choose.chosen(evidence)
+    samples = [x.samples for x in law.laws(evidence, chosen).values()] if chosen else []
+    return any(math.isfinite(x) for curve in samples for values in curve.values() for x in values)
 
 
 def page(evidence: Evidence, picture: str) -> str:
@@ -92,7 +101,7 @@ def page(evidence: Evidence, picture: str) -> str:
         f"**{verdict(evidence)}**",
         *([said] if (said := edges(evidence)) else []),
         preset(evidence),
-        *([f"![Perplexity against d_osc]({picture})"] if choose.chosen(evidence) else []),
+        *([f"![Perplexity against d_osc]({picture})"] if drawable(evidence) else []),
         *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),
         *made_by(evidence),
         "## What p and a gain are on a substrate",
@@ -133,15 +142,20 @@ def made_by(evidence: Evidence) -> list[str]:
 
 
 def preset(evidence: Evidence) -> str:
-    """What the preset builds, whether it is what was chosen, and how that was trained."""
+    """What the preset builds, and what was chosen, and how that was trained."""
     given, chosen = Oscillator.sharpened(), choose.chosen(evidence)
-    origin = "the numbers of the probe; this protocol has chosen none yet"
-    if chosen is not None:
-        same = chosen.ours.mechanism == given
-        origin = "what this protocol chose" if same else "not what this protocol chose"
-        rates = f"learning rate {chosen.ours.learning_rate:g} and dropout {chosen.ours.dropout:g}"
-        origin += f". Recommended with it, for models of this size: {rates}"
-    return f"To use it: `lohe.models.Oscillator.sharpened()`, which is `{brief(given)}`: {origin}."
+    said = f"The preset `lohe.models.Oscillator.sharpened()` is `{brief(given)}`"
+    if chosen is None:
+        return f"{said}: the numbers of the probe; this protocol has chosen none yet."
+    ours = chosen.ours
+    rates = f"learning rate {ours.learning_rate:g} and dropout {ours.dropout:g}"
+    if ours.mechanism == given:
+        return f"{said}: what this protocol chose, for models of this size with {rates}."
+    return (
+        f"This protocol chose `{brief(ours.mechanism)}` with {rates}. {said}, the probe's; it "
+        "follows when the last control is trained, before which the code that trains stays as it "
+        "is."
+    )
 
 
 def lacking(evidence: Evidence) -> list[str]:
@@ -165,7 +179,7 @@ def write(path: Path, evidence: Evidence) -> list[Path]:
     """The page at `path`, and its figure beside it once there is something to draw."""
     picture = path.with_suffix(".png")
     files.write(path, page(evidence, picture.name).encode())
-    if choose.chosen(evidence) is None:
+    if not drawable(evidence):
         return [path]
     with drawing():
         save(figure(evidence), picture)
@@ -173,15 +187,16 @@ def write(path: Path, evidence: Evidence) -> list[Path]:
 
 
 def _draw(ax: Any, here: Law, scaling: Any, label: str, color: str, marker: str) -> None:
-    known = [d for d in FITTED if here.samples.get(d)]
-    means = np.array([fmean(here.samples[d]) for d in known])
-    sems = np.array([sem(here.samples[d]) for d in known])
+    finite = {d: [x for x in here.samples.get(d, ()) if math.isfinite(x)] for d in here.samples}
+    known = [d for d in FITTED if finite.get(d)]
+    means = np.array([fmean(finite[d]) for d in known])
+    sems = np.array([sem(finite[d]) for d in known])
     if known:
         scaling.points(ax, known, means, sems, label=label, color=color, marker=marker)
     if here.fit is not None:
         scaling.curve(ax, (min(FITTED), max(HELD_OUT)), here.fit.value, color=color)
     for d in HELD_OUT:
-        if values := here.samples.get(d):
+        if values := finite.get(d):
             at = (here.held_out or {}).get(d)
             interval = (at.low, at.high) if at else (math.nan, math.nan)
             scaling.held_out(ax, d, fmean(values), interval, color=color)

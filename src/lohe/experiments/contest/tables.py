@@ -8,8 +8,9 @@ from typing import Any
 import torch
 
 from lohe.experiments.contest import choose, confirm, law
-from lohe.experiments.contest.confirm import Comparison, percent
-from lohe.experiments.contest.law import LATER, Law
+from lohe.experiments.contest.confirm import Comparison, Undecided, percent
+from lohe.experiments.contest.divergence import has_diverged
+from lohe.experiments.contest.law import LATER, Law, wanting
 from lohe.experiments.contest.trials import (
     FAMILIES,
     FITTED,
@@ -33,7 +34,8 @@ from lohe.tasks import Data, Split, WikiText2Articles
 from lohe.tasks.language import SPECIALS
 
 TEST = "test.perplexity"
-BESIDE = ("validation", "test", "to best softmax, %", "p")
+P_VALUE = "p-value"  # p alone is the exponent of the readout
+BESIDE = ("validation", "test", "to best softmax, %", P_VALUE)
 COLUMNS = ("mechanism", "d_osc", "p", "gain", "parameters", "seeds", "validation", "test")
 
 
@@ -54,11 +56,12 @@ def confirmed(evidence: Evidence) -> Table:
             distance, *_, p = _distance(f"{name}, published", found, corrected)
             by_published = confirm.records(evidence, c, "published")
             beside = (*_perplexities(by_published), distance, p)
-        row = (name, *_shape(c), str(len(there)), *_perplexities(there))
+        row = (name, *_shape(c), seeds_shown(there), *_perplexities(there))
         rows.append((*row, *_distance(name, found, corrected), *beside))
     planned = f"Holm's correction is for the {len(found) - 1} comparisons that are planned besides "
-    planned += "the primary test; one that is missing or diverged counts as p = 1."
-    return Table(title, columns, rows, [*PERPLEXITY, *DISTANCE_NOTES, planned])
+    planned += "the primary test; one that lacks a seed or of which one diverged counts as 1."
+    how = (f"{name}: {as_text(c)}." for name, c in to_confirm(chosen).items())
+    return Table(title, columns, rows, [*PERPLEXITY, *DISTANCE_NOTES, planned, *how])
 
 
 def controlled(evidence: Evidence) -> Table:
@@ -74,8 +77,10 @@ def controlled(evidence: Evidence) -> Table:
     rows = []
     for name, c in controls(chosen.ours).items():
         there = confirm.records(evidence, c, "strict", "controls")
-        row = (name, *_shape(c), str(len(there)), *_perplexities(there))
-        to_ours = _distance(name, {name: confirm.compare(there, ours)}, {name: math.nan})[0]
+        row = (name, *_shape(c), seeds_shown(there), *_perplexities(there))
+        planned = len(STAGES["controls"].seeds), len(STAGES["confirm"].seeds)
+        apart = {name: confirm.compare(there, ours, (name, "ours"), planned)}
+        to_ours = _distance(name, apart, {name: math.nan})[0]
         rows.append((*row, *_distance(name, found, corrected), to_ours))
     without, whole = (
         _counts(c).attention for c in (controls(chosen.ours)["no dynamics"], chosen.ours)
@@ -89,7 +94,7 @@ def controlled(evidence: Evidence) -> Table:
     return Table(title, columns, rows, notes)
 
 
-DISTANCE = ("to best softmax, %", "paired", "seeds and articles", "p")
+DISTANCE = ("to best softmax, %", "paired", "seeds and articles", P_VALUE)
 PERPLEXITY = (
     "Perplexity, mean ± standard deviation over seeds. validation: its second half of articles, by "
     "which nothing was chosen. Without a further word by the strict protocol; published: the same "
@@ -98,8 +103,10 @@ PERPLEXITY = (
 )
 DISTANCE_NOTES = (
     "to best softmax: change of test perplexity in per cent with its 95 % interval by Welch; "
-    "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p: of ours "
-    "Welch's, the primary test; of the others Holm-corrected, all together.",
+    "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p-value: of "
+    "ours Welch's, the primary test; of the others Holm-corrected, all together. The best softmax "
+    "is that by the finals, on the first half of validation. Seeds that diverged are named, and "
+    "not in means.",
 )
 
 
@@ -206,19 +213,26 @@ def _counts(c: Configuration) -> ParameterCounts:
 
 
 def _perplexities(there: Sequence[Record]) -> tuple[str, str]:
-    """On the second half of validation, and on test."""
-    later, test = ([r.result[m] for r in there if m in r.result] for m in (LATER, TEST))
+    """On the second half of validation, and on test, without what diverged."""
+    finite = [r for r in there if not has_diverged(r)]
+    later, test = ([r.result[m] for r in finite if m in r.result] for m in (LATER, TEST))
     return shown(later), shown(test)
 
 
+def seeds_shown(there: Sequence[Record]) -> str:
+    """How many, and which of them diverged: 10 (104 diverged)."""
+    bad = [str(r.seed) for r in there if has_diverged(r)]
+    return f"{len(there)} ({', '.join(bad)} diverged)" if bad else str(len(there))
+
+
 def _distance(
-    name: str, found: Mapping[str, Comparison | str], corrected: Mapping[str, float]
+    name: str, found: Mapping[str, Comparison | Undecided], corrected: Mapping[str, float]
 ) -> tuple[str, ...]:
     if name not in found:
         return ("", "", "", "")  # the best softmax itself
     c = found[name]
-    if isinstance(c, str):
-        return (c, "", "", "")
+    if isinstance(c, Undecided):
+        return (c.why, "", "", "")
     estimate, interval = percent(c.welch.value), _interval(*c.welch.interval(0.95))
     paired = _interval(*c.paired.interval(0.95)) if c.paired else ""
     articles = _interval(*c.articles) if c.articles else ""
@@ -238,20 +252,22 @@ def _reached(standing: choose.Standing | None) -> str:
 
 def curve_name(name: str, chosen: Chosen) -> str:
     m: Any = chosen.ours.mechanism
-    return "p = 1" if name == "p = 1" else f"p = {m.sharpness:g}, learned gain"
+    return "p = 1, no gain" if name == "p = 1" else f"p = {m.sharpness:g}, learned gain"
 
 
 def _law_cells(here: Law) -> tuple[str, ...]:
     if here.fit is None or here.spread is None or here.held_out is None:
-        return (NO_RECORDS, *[""] * (2 + len(HELD_OUT)))
+        return (here.lacks, *[""] * (2 + len(HELD_OUT)))
     fit, spread, tested = here.fit, here.spread, here.held_out
     low, high = spread.exponent_interval
     end = spread.above_baseline
     return (
         f"{fit.floor:.1f} {fit.prefactor:+.1f} d^{-fit.exponent:.2f}",
         f"[{low:.2f}, {high:.2f}]",
-        *(_held_out(tested[d]) if d in tested else NO_RECORDS for d in HELD_OUT),
-        here.no_floor or f"{here.above_softmax:+.1f} [{end[0]:+.1f}, {end[1]:+.1f}]",
+        *(_held_out(tested[d]) if d in tested else wanting(here.samples, [d]) for d in HELD_OUT),
+        here.no_floor
+        or here.no_softmax
+        or f"{here.above_softmax:+.1f} [{end[0]:+.1f}, {end[1]:+.1f}]",
     )
 
 

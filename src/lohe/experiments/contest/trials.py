@@ -219,10 +219,15 @@ def narrower(ours: Configuration) -> dict[str, Configuration]:
     return {f"oscillator, d_osc = {d}": c for d, c in asked(ours).items() if c != ours}
 
 
+def best_name(chosen: Chosen) -> str:
+    """The best softmax is called by its family, and is that as published where it is."""
+    plain = chosen.best == PUBLISHED["softmax as published"]
+    return f"best softmax ({chosen.family}{', as published' if plain else ''})"
+
+
 def in_both_protocols(chosen: Chosen) -> dict[str, Configuration]:
     """The four of the question, by name."""
-    named = {"ours": chosen.ours, f"best softmax ({chosen.family})": chosen.best}
-    return once(named | dict(PUBLISHED))
+    return once({"ours": chosen.ours, best_name(chosen): chosen.best} | dict(PUBLISHED))
 
 
 def to_confirm(chosen: Chosen) -> dict[str, Configuration]:
