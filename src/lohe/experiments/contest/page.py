@@ -24,7 +24,7 @@ from lohe.experiments.contest.trials import (
     best_name,
     protocol,
 )
-from lohe.experiments.contest.verdict import edges, verdict
+from lohe.experiments.contest.verdict import edges, verdict, what_would_change_it
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store import files
@@ -99,7 +99,7 @@ def page(evidence: Evidence, picture: str) -> str:
         f"Made by `{COMMAND}` from the records in `results/`; not to be edited.",
         given["question"],
         f"**{verdict(evidence)}**",
-        *([said] if (said := edges(evidence)) else []),
+        *(said for about in (what_would_change_it, edges) if (said := about(evidence))),
         preset(evidence),
         *([f"![Perplexity against d_osc]({picture})"] if drawable(evidence) else []),
         *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),

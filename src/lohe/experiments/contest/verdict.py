@@ -27,12 +27,12 @@ POWER = 0.8  # of ten contests like this one, eight would show a difference of t
 
 
 def verdict(evidence: Evidence) -> str:
-    """What the primary test says, then whether the goal is met, then what else bears on it."""
+    """What the primary test says, whether another softmax is lower, and whether the goal is met."""
     chosen = choose.chosen(evidence)
     if chosen is None:
         return f"Nothing is decided yet. {tables.progress(evidence)}"
     said = primary(evidence, chosen), lower_on_test(evidence, chosen), goal(evidence, chosen)
-    return " ".join(x for x in (*said, what_would_change_it(evidence, chosen)) if x)
+    return " ".join(x for x in said if x)
 
 
 def primary(evidence: Evidence, chosen: Chosen) -> str:
@@ -118,16 +118,25 @@ def goal(evidence: Evidence, chosen: Chosen) -> str:
     )
 
 
-def what_would_change_it(evidence: Evidence, chosen: Chosen) -> str:
-    """Of all that was trained besides, where ours is ahead; asked where it is not as chosen."""
-    c = confirm.comparisons(evidence, chosen)["ours"]
-    if isinstance(c, Undecided) or (c.welch.value < 0 and c.welch.p < ALPHA):
+def what_would_change_it(evidence: Evidence) -> str:
+    """Of all that was trained besides, what is ahead; asked where ours is not as chosen."""
+    chosen = choose.chosen(evidence)
+    c = confirm.comparisons(evidence, chosen)["ours"] if chosen else Undecided("")
+    if chosen is None or isinstance(c, Undecided) or (c.welch.value < 0 and c.welch.p < ALPHA):
         return ""
     others = dict(_others(evidence, chosen))
-    ahead = [f"{what}, {_change(apart)}" for what, apart in others.items() if apart.value < 0]
-    if not ahead:
-        return "Nothing else that has been trained would change it." if others else ""
-    return f"What may change it, each by itself and not corrected for number: {'; '.join(ahead)}."
+    if not others:
+        return ""
+    ahead = {what: x for what, x in others.items() if x.interval(0.95)[1] < 0}
+    if ahead:
+        cells = "; ".join(f"{what} {_change(x)}" for what, x in ahead.items())
+        return f"What may change it, each by its own 95 % interval, not corrected: {cells}."
+    lowest = min(others, key=lambda what: others[what].value)
+    return (
+        f"Nothing else that has been trained would change it: of {len(others)} other comparisons "
+        f"none is ahead by its own 95 % interval. The lowest is {lowest}, "
+        f"{_change(others[lowest])}."
+    )
 
 
 def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]]:
@@ -136,12 +145,12 @@ def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]
     for name in controls(chosen.ours):
         c = found[name]
         if isinstance(c, Comparison):
-            yield f"{name} on test", c.welch
+            yield f"{name}, on test", c.welch
     for what, runs_of in {**further.SIZES, **further.RATES}.items():
         ours, best = (evidence.of(runs_of(c)) for c in (chosen.ours, chosen.best))
         apart = further.difference(ours, best)
         if isinstance(apart, Estimate):
-            yield f"{what} on validation", apart
+            yield f"{what}, on validation", apart
 
 
 def detectable(welch: Estimate) -> float:
