@@ -1,7 +1,7 @@
 """Reads the compact corpora of a folder `shared/data` as if they were the official releases.
 
 Outside of the package, for tests and for training runs on machines that have that folder. It is
-looked for at $LOHE_SHARED_DATA, in the repository and beside it. Nothing of it is committed.
+looked for at $LOHE_DATA, in the repository and beside it. Nothing of it is committed.
 
     root = export(Path("somewhere"))                # official layout of the two text corpora
     data = WikiText2(release="tokens").load(root)
@@ -28,6 +28,7 @@ from lohe.tasks.clips import folder_of
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 
+MARK = Path("wikitext2", "wiki.train.tokens.xz")  # no official release has it there
 WORDS = TEN  # those of which there is audio
 SPLITS = {"train": "train", "validation": "valid", "test": "test"}
 SCALE = (24.5 / 255, -14.0)  # a stored byte is the natural log of a mel band: n * 24.5 / 255 - 14
@@ -35,15 +36,15 @@ SCALE = (24.5 / 255, -14.0)  # a stored byte is the natural log of a mel band: n
 
 def find() -> Path:
     """The folder `shared/data`; FileNotFoundError says where it was looked for."""
-    named = os.environ.get("LOHE_SHARED_DATA")
-    beside = [REPOSITORY / "shared" / "data", REPOSITORY.parent / "shared" / "data"]
-    candidates = [Path(named)] if named else beside
+    candidates = [REPOSITORY / "shared" / "data", REPOSITORY.parent / "shared" / "data"]
+    if named := os.environ.get("LOHE_DATA"):
+        candidates.insert(0, Path(named))
     for folder in candidates:
-        if (folder / "README.md").is_file():
+        if (folder / MARK).is_file():
             return folder
     raise FileNotFoundError(
-        "no shared data: looked for README.md in "
-        f"{', '.join(str(c) for c in candidates)}; $LOHE_SHARED_DATA names another folder"
+        f"no shared data: looked for {MARK} in {', '.join(str(c) for c in candidates)}; $LOHE_DATA "
+        "may name another folder"
     )
 
 
