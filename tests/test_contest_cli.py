@@ -4,9 +4,10 @@ import pytest
 
 import short_contest
 from commands import lohe
+from lohe import contest_cli
 from lohe.experiments import weights
 from lohe.experiments.contest import choose, measured
-from lohe.experiments.contest.trials import HIGHER, STAGES
+from lohe.experiments.contest.trials import HIGHER, LATER_RUNS, STAGES
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.setting import Setting
@@ -181,6 +182,43 @@ def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     lacks = text.partition("## Without a record yet")[2].partition("\n## ")[0]
     assert f"- {stage}: " not in lacks
+
+
+def test_all_is_every_stage_in_order(chosen, root, tmp_path, monkeypatch):
+    """Three of the stages, of a few models each: controls open once the confirmation is there."""
+    few = {
+        "confirm": lambda won: LATER_RUNS["confirm"](won)[:2],
+        "controls": lambda won: LATER_RUNS["controls"](won)[:1],
+    }
+    monkeypatch.setattr(contest_cli, "LATER_RUNS", few)
+    monkeypatch.setattr(contest_cli, "WORK", ("choose", *few))
+    store = tmp_path / "store"
+    there = [r for r in Store(chosen[0]).all() if "task" in r.recipe]  # a run, no measurement
+    Store(store).add(r for r in there if not r.recipe["task"]["test"])  # other tests confirm there
+    plan = contest("all", store, "--dry-run").stdout.splitlines()
+    assert plan[:2] == [
+        "choose: 8 models, 8 recorded, 0 to train",
+        "confirm: 2 models, 0 recorded, 2 to train",
+    ]
+    assert not any(line.startswith("controls") for line in plan)
+    result = contest("all", store, "--data", root)
+    assert result.exit_code == 0, result.output
+    assert result.stdout.splitlines()[:3] == [
+        "choose: 8 models, 8 recorded, 0 to train",
+        "confirm: 2 models, 2 recorded, 0 to train",
+        "controls: 1 models, 1 recorded, 0 to train",
+    ]
+    again = contest("all", store, "--data", root)
+    assert again.stdout == result.stdout
+    assert "training" not in again.stderr
+
+
+def test_all_ends_when_the_minutes_are_up(short, root, tmp_path):
+    """It does not wait for what it has no time for itself."""
+    result = contest("all", tmp_path / "store", "--data", root, "--minutes", "0")
+    assert result.exit_code == 0, result.output
+    assert result.stdout.startswith("choose: 4 models, 0 recorded, 4 to train")
+    assert "confirm: " not in result.stdout
 
 
 def test_an_unknown_stage_is_refused(tmp_path):

@@ -28,7 +28,8 @@ from lohe.experiments.store.store import Store
 from lohe.tasks import Data, Task, load_aloud
 from lohe.train import Run
 
-STAGES = ("choose", *LATER_RUNS, "measure", "page")
+WORK = ("choose", *LATER_RUNS, "measure")  # in the order in which `all` does it
+STAGES = (*WORK, "all", "page")
 SIZE = 10  # seeds trained at once
 POLL_S = 5.0  # between looks at what others have finished
 
@@ -61,12 +62,14 @@ def contest_command(
     scale     six layers, d_model 384
     rate      learning rates beyond those searched, where a winner had the largest
     measure   rank, gain, imperfect devices, longer windows; after controls
+    all       these in order, as far as the time allows
     page      write the page and its figure from the records; trains nothing
 
     \b
     Examples:
       lohe contest choose --dry-run
       lohe contest choose --device cuda --minutes 9
+      lohe contest all --device cuda
       lohe contest page --out docs/beyond_softmax.md
     """
     with refusals():
@@ -79,18 +82,51 @@ def contest_command(
             for path in page.write(out, _evidence(records)):
                 typer.echo(f"wrote {path}", err=True)
             return
-        _runs(stage, _evidence(records))  # refuses what is too early
+        stages = WORK if stage == "all" else (stage,)
+        if stage != "all":
+            _runs(stage, _evidence(records))  # refuses what is too early
         if not dry_run:
             where = device_name(device)
             deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
-            _train(stage, records, where, data, deadline)
-            if stage == "measure":
-                _measure(records, Bench(records, where, data), deadline)
-        _report(stage, records)
+            while _work(stages, records, where, data, deadline):
+                time.sleep(POLL_S)  # others train what the next stage waits for
+        for one in stages:
+            if _is_open(one, records):
+                _report(one, records)
+        terminal.show(tables.chosen_table(_evidence(records)))
 
 
 def _evidence(store: Store) -> Evidence:
     return Evidence(readable_records(store), Setting())
+
+
+class TooEarly(ValueError):
+    """A stage before what it follows from is complete."""
+
+
+def _is_open(stage: str, store: Store) -> bool:
+    try:
+        _runs(stage, _evidence(store))
+    except TooEarly:
+        return False
+    return True
+
+
+def _work(
+    stages: tuple[str, ...], store: Store, device: str, root: Path | None, deadline: Deadline
+) -> bool:
+    """Stage after stage, those that are open; whether it is worth coming back for the rest."""
+    waiting = late = False
+    for stage in stages:
+        if not _is_open(stage, store):
+            waiting = True
+            continue
+        _train(stage, store, device, root, deadline)
+        if stage == "measure":
+            _measure(store, Bench(store, device, root), deadline)
+        late = late or deadline.late > 0
+        waiting = waiting or bool(_missing(stage, store, _evidence(store)))
+    return waiting and not late and len(stages) > 1
 
 
 def _runs(stage: str, evidence: Evidence) -> list[Run]:
@@ -100,7 +136,7 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
         return drawn + choose.known_finals(evidence)
     chosen = choose.chosen(evidence)
     if chosen is None:
-        raise ValueError(
+        raise TooEarly(
             f"{stage} is for what was chosen, and choosing is not complete. "
             f"{tables.progress(evidence)} Continue it with `lohe contest choose`."
         )
@@ -117,7 +153,7 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
 def _after(stage: str, why: str, chosen: choose.Chosen, evidence: Evidence) -> None:
     first = LATER_RUNS[stage](chosen)
     if left := len(choose.missing(evidence, first)):
-        raise ValueError(
+        raise TooEarly(
             f"{why}: {stage} lacks {left} of {len(first)} models. Continue it with "
             f"`lohe contest {stage}`."
         )
@@ -200,4 +236,3 @@ def _report(stage: str, store: Store) -> None:
         wanted = _measures(evidence)
         left = len(untaken(wanted, store))
         typer.echo(f"{len(wanted)} measurements, {len(wanted) - left} taken, {left} to take")
-    terminal.show(tables.chosen_table(evidence))
