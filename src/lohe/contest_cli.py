@@ -61,8 +61,8 @@ def contest_command(
     length    128 and 256 inputs, and 48 to compare with
     scale     six layers, d_model 384
     rate      learning rates beyond those searched, where a winner had the largest
-    measure   rank, gain, imperfect devices, longer windows; after controls
-    all       these in order, as far as the time allows
+    measure   rank, gain, imperfect devices, longer windows; of what is confirmed by then
+    all       these in order, as far as the time allows; models are measured while they are there
     page      write the page and its figure from the records; trains nothing
 
     \b
@@ -122,7 +122,8 @@ def _work(
             waiting = True
             continue
         _train(stage, store, device, root, deadline)
-        if stage == "measure":
+        # in `all` as soon as there are weights: on a lent machine they may be gone by the end
+        if stage == "measure" or (len(stages) > 1 and stage in ("confirm", "controls")):
             _measure(store, Bench(store, device, root), deadline)
         late = late or deadline.late > 0
         waiting = waiting or bool(_missing(stage, store, _evidence(store)))
@@ -141,22 +142,21 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
             f"{tables.progress(evidence)} Continue it with `lohe contest choose`."
         )
     if stage == "controls":
-        _after("confirm", "controls are scored on test after the confirmation", chosen, evidence)
+        first = LATER_RUNS["confirm"](chosen)
+        if left := len(choose.missing(evidence, first)):
+            raise TooEarly(
+                "controls are scored on test after the confirmation: confirm lacks "
+                f"{left} of {len(first)} models. Continue it with `lohe contest confirm`."
+            )
     if stage == "measure":
-        for earlier in ("confirm", "controls"):
-            said = "measure looks at models of the confirmation and the controls"
-            _after(earlier, said, chosen, evidence)
-        return measured.kept_runs(chosen)
+        there = [run for run in measured.kept_runs(chosen) if evidence.recorded(run)]
+        if not there:
+            raise TooEarly(
+                "measure looks at models of the confirmation and the controls, and none is "
+                "recorded. Continue with `lohe contest confirm`."
+            )
+        return there
     return LATER_RUNS[stage](chosen)
-
-
-def _after(stage: str, why: str, chosen: choose.Chosen, evidence: Evidence) -> None:
-    first = LATER_RUNS[stage](chosen)
-    if left := len(choose.missing(evidence, first)):
-        raise TooEarly(
-            f"{why}: {stage} lacks {left} of {len(first)} models. Continue it with "
-            f"`lohe contest {stage}`."
-        )
 
 
 def _train(stage: str, store: Store, device: str, root: Path | None, deadline: Deadline) -> None:
@@ -195,7 +195,8 @@ def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
     """Without a record; for measurements that are not taken, without weights."""
     runs, keep = _runs(stage, evidence), []
     if stage == "measure":
-        runs = keep = model_runs(untaken(_measures(evidence), store))
+        wanted = model_runs(untaken(_measures(evidence), store))
+        runs = keep = [run for run in runs if run in wanted]
     return missing(runs, store, SIZE, keep)
 
 
