@@ -1,14 +1,14 @@
 """`lohe contest`: oscillators against every softmax, by a protocol committed before the runs."""
 
 import time
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from lohe.cli_common import Root, device_name, readable_records, refusals
+from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
 from lohe.experiments import terminal, weights
 from lohe.experiments.contest import choose, measured, page, tables
 from lohe.experiments.contest.trials import (
@@ -76,58 +76,72 @@ def contest_command(
         records = Store(store)
         if stage not in STAGES:
             raise ValueError(f"{stage!r} is no stage. Choose from {', '.join(STAGES)}.")
+        damaged_keys(records)  # names what cannot be read, once
         if stage == "page":
             if not store.is_dir():
                 raise ValueError(f"--store {store} is no folder: there is nothing to make it of.")
             for path in page.write(out, _evidence(records)):
                 typer.echo(f"wrote {path}", err=True)
             return
-        stages = WORK if stage == "all" else (stage,)
         if stage != "all":
             _runs(stage, _evidence(records))  # refuses what is too early
         if not dry_run:
-            where = device_name(device)
             deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
-            while _work(stages, records, where, data, deadline):
-                time.sleep(POLL_S)  # others train what the next stage waits for
-        for one in stages:
-            if _is_open(one, records):
-                _report(one, records)
-        terminal.show(tables.chosen_table(_evidence(records)))
+            worker = Worker(records, device_name(device), data, deadline)
+            if stage == "all":
+                _work_all(worker)
+            else:
+                _work(stage, worker)
+        evidence = _evidence(records)
+        for one in WORK if stage == "all" else (stage,):
+            _report(one, records, evidence)
+        terminal.show(tables.chosen_table(evidence))
 
 
 def _evidence(store: Store) -> Evidence:
-    return Evidence(readable_records(store), Setting())
+    return Evidence(quietly(store), Setting())
 
 
 class TooEarly(ValueError):
     """A stage before what it follows from is complete."""
 
 
-def _is_open(stage: str, store: Store) -> bool:
-    try:
-        _runs(stage, _evidence(store))
-    except TooEarly:
-        return False
-    return True
+@dataclass(frozen=True)
+class Worker:
+    """Where this process trains and measures, and until when."""
+
+    store: Store
+    device: str
+    root: Path | None
+    deadline: Deadline
+    told: set[str] = field(default_factory=set)  # packs which, as was said, others train
 
 
-def _work(
-    stages: tuple[str, ...], store: Store, device: str, root: Path | None, deadline: Deadline
-) -> bool:
-    """Stage after stage, those that are open; whether it is worth coming back for the rest."""
-    waiting = late = False
-    for stage in stages:
-        if not _is_open(stage, store):
-            waiting = True
-            continue
-        _train(stage, store, device, root, deadline)
-        # in `all` as soon as there are weights: on a lent machine they may be gone by the end
-        if stage == "measure" or (len(stages) > 1 and stage in ("confirm", "controls")):
-            _measure(store, Bench(store, device, root), deadline)
-        late = late or deadline.late > 0
-        waiting = waiting or bool(_missing(stage, store, _evidence(store)))
-    return waiting and not late and len(stages) > 1
+def _work_all(worker: Worker) -> None:
+    """Every stage that is open, and again while others train what the next one waits for."""
+    while True:
+        waiting = late = False
+        for stage in WORK:
+            try:
+                _runs(stage, _evidence(worker.store))
+            except TooEarly:
+                waiting = True
+                continue
+            waiting = not _work(stage, worker) or waiting
+            late = late or worker.deadline.late > 0
+            if stage in ("confirm", "controls"):  # while weights are there: the machine may be lent
+                _measure(worker)
+        if not waiting or late or worker.deadline.over:
+            return
+        time.sleep(POLL_S)
+
+
+def _work(stage: str, worker: Worker) -> bool:
+    """What the stage needs; whether it is complete by then."""
+    _train(stage, worker)
+    if stage == "measure":
+        _measure(worker)
+    return not _missing(stage, worker.store, _evidence(worker.store))
 
 
 def _runs(stage: str, evidence: Evidence) -> list[Run]:
@@ -159,34 +173,42 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
     return LATER_RUNS[stage](chosen)
 
 
-def _train(stage: str, store: Store, device: str, root: Path | None, deadline: Deadline) -> None:
+def _train(stage: str, worker: Worker) -> None:
     """Pack after pack until nothing is missing that nobody trains, or none would end in time.
 
     What is trained again for its weights alone does not see the test articles, which its record has
     been scored on.
     """
+    store, deadline = worker.store, worker.deadline
     with terminal.bars() as shown:
 
         @cache
         def load(task: Task) -> Data:
-            data = load_aloud(task, root, shown.loading)
+            data = load_aloud(task, worker.root, shown.loading)
             if stage != "measure":
                 return data
             return replace(data, splits={k: x for k, x in data.splits.items() if k != "test"})
 
+        def listen(what: str, pack: Pack, done: int, of: int) -> None:
+            if what.startswith("left to others"):
+                if pack.name in worker.told:
+                    return
+                worker.told.add(pack.name)
+            shown.training(what, pack, done, of)
+
         while todo := _missing(stage, store, evidence := _evidence(store)):
             runs = [run for pack in todo for run in pack.runs]
-            how = {"device": device, "size": SIZE, "load": load, "allowed": deadline.allows}
+            how = {"device": worker.device, "size": SIZE, "load": load, "allowed": deadline.allows}
             taken, deadline.late, keep = 0, 0, _kept(stage, evidence)
             shown.expect(todo)
             # what others hold is left to them, and nothing comes back
-            for pack in complete(runs, store, listen=shown.training, with_weights=keep, **how):
+            for pack in complete(runs, store, listen=listen, with_weights=keep, **how):
                 shown.finished(pack)
                 deadline.finished(pack)
                 taken += 1
             if not taken:  # others train what is left
                 finals_follow = stage == "choose" and choose.final_runs(evidence) is None
-                if deadline.late or not finals_follow:
+                if deadline.late or deadline.over or not finals_follow:
                     return
                 time.sleep(POLL_S)
 
@@ -211,17 +233,21 @@ def _measures(evidence: Evidence) -> list[Measure]:
     return measured.measures(chosen) if chosen else []
 
 
-def _measure(store: Store, bench: Bench, deadline: Deadline) -> None:
+def _measure(worker: Worker) -> None:
     """Take what is not taken yet, as far as there are weights and time."""
+    store = worker.store
     todo = untaken(_measures(_evidence(store)), store)
     there = [m for m in todo if m.run and weights.kept(store, m.run)]
-    terminal.take_aloud(there, bench, deadline)
+    terminal.take_aloud(there, Bench(store, worker.device, worker.root), worker.deadline)
 
 
-def _report(stage: str, store: Store) -> None:
+def _report(stage: str, store: Store, evidence: Evidence) -> None:
     """What is there, what remains, and how long it may take on the protocol's GPU."""
-    evidence = _evidence(store)
-    runs, todo = _runs(stage, evidence), _missing(stage, store, evidence)
+    try:
+        runs, todo = _runs(stage, evidence), _missing(stage, store, evidence)
+    except TooEarly:
+        typer.echo(f"{stage}: not open yet")
+        return
     waiting = sum(len(pack.seeds) for pack in todo)
     typer.echo(f"{stage}: {len(runs)} models, {len(runs) - waiting} recorded, {waiting} to train")
     for pack in todo:
@@ -230,7 +256,7 @@ def _report(stage: str, store: Store) -> None:
         typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: about {about}")
     if todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))
-        typer.echo(f"In all about {whole} on an H200")
+        typer.echo(f"  {stage} takes about {whole} on an H200")
     if stage == "choose" and choose.final_runs(evidence) is None:
         typer.echo("The finals of a family follow when its trials are complete.")
     if stage == "measure":

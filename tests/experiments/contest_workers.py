@@ -1,4 +1,4 @@
-"""`lohe contest choose` in processes of its own, on the short contest."""
+"""`lohe contest` in processes of its own, on the short contest."""
 
 import os
 from multiprocessing.synchronize import Barrier
@@ -10,10 +10,35 @@ import torch
 import short_contest
 from lohe import contest_cli
 from lohe.experiments import runner
+from lohe.experiments.contest.trials import LATER_RUNS
 from lohe.experiments.store.records import key
 
 
 def choose(store: Path, data: Path, log: Path, start: Barrier | None = None) -> None:
+    contest("choose", store, data, log, start)
+
+
+def whole(store: Path, data: Path, log: Path, minutes: float | None = None) -> None:
+    """`all`: choose, two packs to confirm and a control, nothing measured."""
+    patch = pytest.MonkeyPatch()
+    few = {
+        "confirm": lambda won: LATER_RUNS["confirm"](won)[::2][:2],
+        "controls": lambda won: LATER_RUNS["controls"](won)[:1],
+    }
+    patch.setattr(contest_cli, "LATER_RUNS", few)
+    patch.setattr(contest_cli, "WORK", ("choose", *few))
+    patch.setattr(contest_cli, "_measure", lambda worker: None)
+    contest("all", store, data, log, minutes=minutes)
+
+
+def contest(
+    stage: str,
+    store: Path,
+    data: Path,
+    log: Path,
+    start: Barrier | None = None,
+    minutes: float | None = None,
+) -> None:
     """What the command does; `log` gets a line for every pack that is trained, and by whom."""
     torch.set_num_threads(1)
     patch = pytest.MonkeyPatch()
@@ -31,4 +56,4 @@ def choose(store: Path, data: Path, log: Path, start: Barrier | None = None) -> 
     patch.setattr(runner, "train", logged)
     if start:
         start.wait()
-    contest_cli.contest_command("choose", store, "cpu", data)
+    contest_cli.contest_command(stage, store, "cpu", data, minutes)

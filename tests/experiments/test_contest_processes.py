@@ -1,11 +1,11 @@
-"""Several `lohe contest choose` on one store: no model twice, nobody waits for what he can do."""
+"""Several `lohe contest` on one store: no model twice, nobody waits for what he can do."""
 
 import contest_workers
 import pytest
 
 import short_contest
 from lohe.experiments.contest import choose
-from lohe.experiments.contest.trials import FAMILIES, OURS, protocol, trial_runs
+from lohe.experiments.contest.trials import FAMILIES, LATER_RUNS, OURS, protocol, trial_runs
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.runner import packs
 from lohe.experiments.setting import Setting
@@ -70,3 +70,24 @@ def test_what_others_hold_is_left_and_what_follows_from_it_is_waited_for(
     finish(process)
     assert len(lines(log)) == 8
     assert choose.chosen(evidence(store)) is not None
+
+
+def test_all_waits_for_what_others_confirm_and_no_longer_than_it_may(
+    short, root, tmp_path, start, finish, eventually
+):
+    """Ours is held: softmax is confirmed, controls open when it is let go. With minutes, none."""
+    store, log = tmp_path / "store", tmp_path / "log"
+    finish(start(contest_workers.choose, store, root, log))
+    won = choose.chosen(evidence(store))
+    assert won is not None
+    held = LATER_RUNS["confirm"](won)[0]
+    with Store(store).claim(held.recipe(), [held.seed]):
+        process = start(contest_workers.whole, store, root, log)
+        eventually(lambda: len(lines(log)) == 9)
+        eventually(lambda: len(evidence(store).all()) == 9)
+        finish(start(contest_workers.whole, store, root, log, 0.001))
+        assert process.is_alive()
+        assert len(lines(log)) == 9
+    finish(process)
+    assert len(lines(log)) == 11
+    assert len(evidence(store).all()) == 11

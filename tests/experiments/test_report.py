@@ -218,6 +218,15 @@ def test_the_records_used_are_named_by_data_device_and_versions():
     ]
 
 
+def test_data_of_two_checksums_is_named():
+    evidence = timed(Setting())
+    assert report.sources(sections(evidence), evidence).notes == []
+    first, *others = evidence.all()
+    other = Evidence([replace(first, data_checksum="cd" * 32), *others], evidence.setting)
+    (note,) = report.sources(sections(other), other).notes
+    assert note.startswith("subject-verb agreement has 2 checksums")
+
+
 def test_data_is_described_by_its_choices():
     setting = Setting()
     words = next(iter(setting.corpora.keywords))

@@ -152,6 +152,12 @@ def test_a_margin_larger_than_the_printed_change_is_said(effect, coarse):
     assert not replace(judged, value="inconclusive").coarse
 
 
+def test_what_rounding_leaves_of_a_difference_is_none():
+    line = Line("x", "0.0", "0.0", Agreement(Estimate(1.4e-15, 3e-15, 4), 4.0))
+    (judged,) = judge([line])
+    assert judged.note == "difference +0 [+0, +0], margin 4"
+
+
 def test_a_number_of_another_corpus_is_told_apart():
     same = Agreement(exactly(0.0), 1.0)
     lines = [Line("a", "1 % (TinyStories)", "2 %", value) for value in (same, "not reported")]

@@ -75,14 +75,14 @@ def lost(found: Mapping[str, Sequence[int]]) -> Undecided | None:
 def compare(
     a: Sequence[Record],
     b: Sequence[Record],
-    names: tuple[str, str] = ("ours", BEST),
-    planned: tuple[int, int] = (2, 2),
+    names: tuple[str, str],
+    planned: tuple[int, int],
 ) -> Comparison | Undecided:
     """a minus b on the test articles; or why there is none: seeds that diverged, or lack."""
     sides = dict(zip(names, (a, b), strict=True))
     if for_good := lost({name: diverged(side) for name, side in sides.items()}):
         return for_good
-    if not a or not b:
+    if not a:
         return Undecided(NO_RECORDS)
     for (name, side), wanted in zip(sides.items(), planned, strict=True):
         if len(side) < wanted:

@@ -12,7 +12,7 @@ from lohe.experiments.contest import choose
 from lohe.experiments.contest.confirm import BEST, lost, percent
 from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.law import LATER
-from lohe.experiments.contest.tables import P_VALUE, progress, seeds_shown
+from lohe.experiments.contest.tables import P_VALUE, progress, seeds_shown, shown_finite
 from lohe.experiments.contest.trials import (
     HIGHER,
     LARGE,
@@ -30,7 +30,7 @@ from lohe.experiments.contest.trials import (
 )
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
-from lohe.experiments.tables import Table, shown
+from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import NO_RECORDS, Estimate, of_sample
 from lohe.train import Run
 
@@ -86,7 +86,7 @@ def entrants(chosen: Chosen, size: str) -> dict[str, Configuration]:
     return {name: c for name, c in in_both_protocols(chosen).items() if c in wanted}
 
 
-def difference(a: Sequence[Record], b: Sequence[Record], name: str = "ours") -> Estimate | str:
+def difference(a: Sequence[Record], b: Sequence[Record], name: str) -> Estimate | str:
     """Log perplexity of a minus b, the best softmax, seed by seed; or why there is none."""
     sides = {name: a, BEST: b}
     if undecided := lost({n: [r.seed for r in x if has_diverged(r)] for n, x in sides.items()}):
@@ -100,7 +100,7 @@ def difference(a: Sequence[Record], b: Sequence[Record], name: str = "ours") -> 
 
 def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
     """That corpus or seeds are too few to say anything at this size, by the protocol's rule."""
-    apart = difference(ours, best)
+    apart = difference(ours, best, "ours")
     if isinstance(apart, str):
         return ""
     low, high = (percent(x) for x in apart.interval(0.95))
@@ -123,7 +123,7 @@ def _reached(there: Sequence[Record]) -> tuple[str, ...]:
     """Seeds, perplexity, the epoch that was chosen and the last that was trained."""
     return (
         seeds_shown(there),
-        shown([r.result[LATER] for r in there if not has_diverged(r)]),
+        shown_finite(there, LATER),
         ", ".join(str(r.notes["epoch"] + 1) for r in there if "epoch" in r.notes),
         ", ".join(str(len(r.curve)) for r in there),
     )

@@ -76,7 +76,7 @@ class Law:
     @property
     def no_softmax(self) -> str:
         """Why there is none to compare the floor with, or nothing."""
-        lacks = wanting({0: self.softmax}, [0])
+        lacks = wanting(self.softmax)
         return f"softmax: {lacks}" if lacks else ""
 
 
@@ -98,30 +98,36 @@ def laws(evidence: Evidence, chosen: Chosen) -> dict[str, Law]:
 
 def law(samples: Mapping[int, Sequence[float]], softmax: Sequence[float]) -> Law:
     """Fit, resample and predict, as far as the runs allow; the fit does not need the softmax."""
-    if lacks := wanting(samples, FITTED):
-        return Law(samples, softmax, lacks)
+    wants = {d: wanting(samples.get(d)) for d in FITTED}
+    if any(wants.values()):
+        return Law(samples, softmax, _said(wants))
     fitted = {d: samples[d] for d in FITTED}
     line = fit_floored(list(fitted), [fmean(x) for x in fitted.values()])
     alone = Law(samples, softmax, fit=line)
     baseline = [math.nan] if alone.no_softmax else softmax
     spread = resampled_floored(baseline, fitted, np.random.default_rng(0))
-    tested = {d: at(spread, d, samples[d]) for d in HELD_OUT if not wanting(samples, [d])}
+    tested = {d: at(spread, d, samples[d]) for d in HELD_OUT if not wanting(samples.get(d))}
     return replace(alone, spread=spread, held_out=tested)
 
 
-def wanting(samples: Mapping[int, Sequence[float]], dimensions: Sequence[int]) -> str:
-    """What the samples lack: records, seeds, or runs that did not diverge. Empty: nothing."""
+def wanting(sample: Sequence[float] | None) -> str:
+    """What a sample lacks: records, seeds, or runs that did not diverge. Empty: nothing."""
     seeds = len(STAGES["law"].seeds)
-    there = {d: samples.get(d, ()) for d in dimensions}
-    if not any(there.values()):
+    if not sample:
         return NO_RECORDS
-    few = [f"{len(x)} of {seeds} seeds{_at(d)}" for d, x in there.items() if len(x) < seeds]
-    lost = [f"diverged{_at(d)}" for d, x in there.items() if not all(map(math.isfinite, x))]
-    return "; ".join([*lost, *few])
+    if not all(map(math.isfinite, sample)):
+        return "diverged"
+    return f"{len(sample)} of {seeds} seeds" if len(sample) < seeds else ""
 
 
-def _at(d: int) -> str:
-    return f" at d_osc = {d}" if d else ""
+def _said(wants: Mapping[int, str]) -> str:
+    """2 of 5 seeds at d_osc = 16; no records at 32; where all lack the same, only that."""
+    dimensions: dict[str, list[str]] = {}
+    for d, what in wants.items():
+        dimensions.setdefault(what, []).append(str(d))
+    if len(dimensions) == 1:
+        return next(iter(dimensions))
+    return "; ".join(f"{x} at d_osc = {', '.join(d)}" for x, d in dimensions.items() if x)
 
 
 def at(spread: FlooredDraws, d: int, values: Sequence[float]) -> HeldOut:

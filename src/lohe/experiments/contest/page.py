@@ -22,6 +22,8 @@ from lohe.experiments.contest.trials import (
     LATER_RUNS,
     PUBLISHED,
     best_name,
+    control_runs,
+    curves,
     protocol,
 )
 from lohe.experiments.contest.verdict import edges, verdict, what_would_change_it
@@ -51,7 +53,8 @@ def figure(evidence: Evidence) -> Figure:
     `drawable`."""
     import matplotlib.pyplot as plt
 
-    from lohe.viz import curves, scaling
+    from lohe.viz import scaling
+    from lohe.viz.curves import level
     from lohe.viz.style import BLUE, DEFINED, GREY, SOFTMAX
 
     drawn, ax = plt.subplots(figsize=(6.4, 4.2), layout="constrained")
@@ -68,11 +71,10 @@ def figure(evidence: Evidence) -> Figure:
     if plain != chosen.best:
         lines["softmax as published"] = (plain, GREY)
     levels = {n: (law.perplexities(evidence, c), color) for n, (c, color) in lines.items()}
-    highest = max((fmean(v) for v, _ in levels.values() if v), default=math.nan)
-    for name, (values, color) in levels.items():
-        if values and math.isfinite(fmean(values)):
-            above = fmean(values) == highest
-            curves.level(ax, fmean(values), name, color=color, above=above, left=True)
+    means = {name: fmean(x) for name, (x, _) in levels.items() if x and math.isfinite(fmean(x))}
+    for name, mean in means.items():
+        above = mean == max(means.values())
+        level(ax, mean, name, color=levels[name][1], above=above, left=True)
     handles, _ = ax.get_legend_handles_labels()
     if handles:
         ax.legend(fontsize=8.5)
@@ -87,8 +89,9 @@ def figure(evidence: Evidence) -> Figure:
 def drawable(evidence: Evidence) -> bool:
     """Whether some d_osc of a curve has a finite number."""
     chosen = choose.chosen(evidence)
-    samples = [x.samples for x in law.laws(evidence, chosen).values()] if chosen else []
-    return any(math.isfinite(x) for curve in samples for values in curve.values() for x in values)
+    drawn = curves(chosen.ours).values() if chosen else []
+    there = (x for by_d in drawn for c in by_d.values() for x in law.perplexities(evidence, c))
+    return any(map(math.isfinite, there))
 
 
 def page(evidence: Evidence, picture: str) -> str:
@@ -151,10 +154,12 @@ def preset(evidence: Evidence) -> str:
     rates = f"learning rate {ours.learning_rate:g} and dropout {ours.dropout:g}"
     if ours.mechanism == given:
         return f"{said}: what this protocol chose, for models of this size with {rates}."
+    follows = "it is to follow"
+    if choose.missing(evidence, control_runs(chosen)):
+        follows = "it follows when the last control is trained: before, what trains stays as it is"
     return (
-        f"This protocol chose `{brief(ours.mechanism)}` with {rates}. {said}, the probe's; it "
-        "follows when the last control is trained, before which the code that trains stays as it "
-        "is."
+        f"This protocol chose `{brief(ours.mechanism)}` with {rates}. {said}, the probe's; "
+        f"{follows}."
     )
 
 

@@ -142,13 +142,13 @@ def finalists(evidence: Evidence) -> Table:
     for family in FAMILIES:
         for standing in choose.in_finals(evidence, family):
             there = evidence.of(STAGES["finals"].runs(standing.configuration))
-            later, _ = _perplexities(there)
-            rows.append((family, as_text(standing.configuration), _reached(standing), later))
-    columns = ("family", "which", "first half", "second half")
+            later = seeds_shown(there), shown_finite(there, LATER)
+            rows.append((family, as_text(standing.configuration), _reached(standing), *later))
+    columns = ("family", "which", "first half", "seeds", "second half")
     notes = [
         "30 epochs, best of each family first. Perplexity on the validation articles, strict: the "
         "first half chose, as above; the second chose nothing, mean ± standard deviation over "
-        "seeds. The test articles were closed.",
+        "seeds that did not diverge. The test articles were closed.",
         *([] if rows else [progress(evidence)]),
     ]
     return Table("Finalists", columns, rows, notes)
@@ -213,10 +213,14 @@ def _counts(c: Configuration) -> ParameterCounts:
 
 
 def _perplexities(there: Sequence[Record]) -> tuple[str, str]:
-    """On the second half of validation, and on test, without what diverged."""
-    finite = [r for r in there if not has_diverged(r)]
-    later, test = ([r.result[m] for r in finite if m in r.result] for m in (LATER, TEST))
-    return shown(later), shown(test)
+    """On the second half of validation, and on test."""
+    return shown_finite(there, LATER), shown_finite(there, TEST)
+
+
+def shown_finite(there: Sequence[Record], metric: str) -> str:
+    """Mean and deviation without what diverged."""
+    finite = [r.result[metric] for r in there if not has_diverged(r) and metric in r.result]
+    return shown(finite) if finite or not there else "diverged"
 
 
 def seeds_shown(there: Sequence[Record]) -> str:
@@ -264,7 +268,7 @@ def _law_cells(here: Law) -> tuple[str, ...]:
     return (
         f"{fit.floor:.1f} {fit.prefactor:+.1f} d^{-fit.exponent:.2f}",
         f"[{low:.2f}, {high:.2f}]",
-        *(_held_out(tested[d]) if d in tested else wanting(here.samples, [d]) for d in HELD_OUT),
+        *(_held_out(tested[d]) if d in tested else wanting(here.samples.get(d)) for d in HELD_OUT),
         here.no_floor
         or here.no_softmax
         or f"{here.above_softmax:+.1f} [{end[0]:+.1f}, {end[1]:+.1f}]",

@@ -8,14 +8,17 @@ from lohe.experiments.contest import choose, confirm, further, tables
 from lohe.experiments.contest.confirm import BEST, Comparison, Undecided, percent
 from lohe.experiments.contest.trials import (
     FAMILIES,
+    LENGTHS,
     MATCHED,
     OURS,
     SHARED,
     STAGES,
     Chosen,
+    Configuration,
     as_text,
     asked,
     controls,
+    narrower,
     once,
     to_confirm,
 )
@@ -67,21 +70,20 @@ def lower_on_test(evidence: Evidence, chosen: Chosen) -> str:
     Chosen by test, it would be a choice by what is to be decided; but nobody should take ours for
     better than every softmax where it is not.
     """
-    planned = len(STAGES["confirm"].seeds)
-    ours, best = (confirm.records(evidence, c, "strict") for c in (chosen.ours, chosen.best))
+    found, planned = confirm.comparisons(evidence, chosen), len(STAGES["confirm"].seeds)
+    ours = confirm.records(evidence, chosen.ours, "strict")
     said = []
     for name, c in to_confirm(chosen).items():
-        there = confirm.records(evidence, c, "strict")
-        if c == chosen.best or hasattr(c.mechanism, "d_osc"):
+        apart = found.get(name)
+        if hasattr(c.mechanism, "d_osc") or not isinstance(apart, Comparison):
             continue
-        apart = confirm.compare(there, best, (name, BEST), (planned, planned))
-        if isinstance(apart, Undecided) or apart.welch.value >= 0:
-            continue
-        text = f"On test {name} is lower than the softmax that validation chose"
-        to_it = confirm.compare(ours, there, ("ours", name), (planned, planned))
-        if isinstance(to_it, Comparison):
-            text += f"; against it ours has {_change(to_it.welch)}, not corrected for number"
-        said.append(f"{text}.")
+        if apart.welch.value < 0:
+            there = confirm.records(evidence, c, "strict")
+            to_it = confirm.compare(ours, there, ("ours", name), (planned, planned))
+            text = f"On test {name} is lower than the softmax that validation chose"
+            if isinstance(to_it, Comparison):
+                text += f"; against it ours has {_change(to_it.welch)}, not corrected for number"
+            said.append(f"{text}.")
     return " ".join(said)
 
 
@@ -119,7 +121,7 @@ def goal(evidence: Evidence, chosen: Chosen) -> str:
 
 
 def what_would_change_it(evidence: Evidence) -> str:
-    """Of all that was trained besides, what is ahead; asked where ours is not as chosen."""
+    """Where ours is not better as chosen: which of its other models are, or are level."""
     chosen = choose.chosen(evidence)
     c = confirm.comparisons(evidence, chosen)["ours"] if chosen else Undecided("")
     if chosen is None or isinstance(c, Undecided) or (c.welch.value < 0 and c.welch.p < ALPHA):
@@ -128,29 +130,41 @@ def what_would_change_it(evidence: Evidence) -> str:
     if not others:
         return ""
     ahead = {what: x for what, x in others.items() if x.interval(0.95)[1] < 0}
-    if ahead:
-        cells = "; ".join(f"{what} {_change(x)}" for what, x in ahead.items())
-        return f"What may change it, each by its own 95 % interval, not corrected: {cells}."
-    lowest = min(others, key=lambda what: others[what].value)
+    level = [what for what, x in others.items() if x.interval(0.95)[0] <= 0 and what not in ahead]
+    first = "; ".join(f"{what}, {_change(x)}" for what, x in ahead.items())
     return (
-        f"Nothing else that has been trained would change it: of {len(others)} other comparisons "
-        f"none is ahead by its own 95 % interval. The lowest is {lowest}, "
-        f"{_change(others[lowest])}."
+        f"What would change it: of {len(others)} other models of ours on the sphere, each by its "
+        f"own 95 % interval against {BEST}, not corrected for number, ahead "
+        f"{'are ' + first if ahead else 'is none'}; level {_listed(level)}; "
+        f"{len(others) - len(ahead) - len(level)} are behind."
     )
 
 
+def _listed(names: list[str]) -> str:
+    return f"{'are' if len(names) > 1 else 'is'} {'; '.join(names) if names else 'none'}"
+
+
 def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]]:
-    """Controls on test, lengths, sizes and rates on validation, against the best softmax."""
+    """Other d_osc, protocol and controls on test; lengths, sizes and rates on validation.
+
+    Without free anchors, which leave the sphere, and sizes at which nothing can be said.
+    """
     found = confirm.comparisons(evidence, chosen)
-    for name in controls(chosen.ours):
+    spheres = (name for name, c in controls(chosen.ours).items() if _is_spherical(c))
+    for name in (*narrower(chosen.ours), "ours, published", *spheres):
         c = found[name]
         if isinstance(c, Comparison):
-            yield f"{name}, on test", c.welch
+            yield f"{name} (test)", c.welch
     for what, runs_of in {**further.SIZES, **further.RATES}.items():
         ours, best = (evidence.of(runs_of(c)) for c in (chosen.ours, chosen.best))
-        apart = further.difference(ours, best)
-        if isinstance(apart, Estimate):
-            yield f"{what}, on validation", apart
+        apart = further.difference(ours, best, "ours")
+        itself = what == f"T = {LENGTHS[0]}"
+        if isinstance(apart, Estimate) and not itself and not further.too_small(what, ours, best):
+            yield f"{what} (validation)", apart
+
+
+def _is_spherical(c: Configuration) -> bool:
+    return getattr(c.mechanism, "anchors", "sphere") == "sphere"
 
 
 def detectable(welch: Estimate) -> float:

@@ -190,7 +190,7 @@ def _alike_line(records: Sequence[Record]) -> Line:
         claim = Claim("sva-errors-alike", invariant > wrong / 2, said)
     return Line(
         "softmax, wrong predictions: subject is fish or deer",
-        f"similar to the oscillator (its files: {theirs['invariant_percent']:.0f} % of "
+        f"similar to the oscillator (its authors' files: {theirs['invariant_percent']:.0f} % of "
         f"{theirs['wrong']})",
         _share(invariant, wrong) if wrong else "",
         "not reported" if wrong else NO_RECORDS,
