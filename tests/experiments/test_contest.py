@@ -791,14 +791,14 @@ def test_what_would_change_it_is_asked_where_ours_is_not_better(everything):
     lost = made.evidence(made.everything(worse))
     said = verdict.what_would_change_it(lost)
     assert said in page.page(lost, "x.png")
-    ahead, level = said.partition("ahead are ")[2].split("; level is none; ")
+    ahead, behind = said.partition("Ahead: ")[2].split(". Level: none. ")
     assert [x.partition(" (")[0] for x in ahead.split("; ")] == [
         "frozen anchors",
         "no dynamics",
         "exponential readout",
         "learned p",
     ]
-    assert level == "11 are behind."
+    assert behind == "Behind: 11."
 
 
 def worse(run):
@@ -815,8 +815,8 @@ def test_what_is_level_or_of_another_protocol_is_among_what_would_change_it():
         return level - 40 * (isinstance(m, Oscillator) and run.task.protocol == "published")
 
     said = verdict.what_would_change_it(made.evidence(made.everything(truth)))
-    assert "ahead are ours, published (test), -" in said
-    assert "; level is p = 1, no gain (test); " in said
+    assert "Ahead: ours, published (test) -" in said
+    assert ". Level: p = 1, no gain (test). Behind: " in said
 
 
 def test_what_leaves_the_sphere_or_says_nothing_would_change_nothing():
@@ -832,7 +832,7 @@ def test_what_leaves_the_sphere_or_says_nothing_would_change_nothing():
         if "task" in r.recipe
     ]
     said = verdict.what_would_change_it(made.evidence(records))
-    assert "of 14 other models" in said
+    assert said.startswith("What would change it: 14 other models")
     assert "free anchors" not in said
     assert "6 layers" not in said
     assert "T = 48" not in said

@@ -131,17 +131,13 @@ def what_would_change_it(evidence: Evidence) -> str:
         return ""
     ahead = {what: x for what, x in others.items() if x.interval(0.95)[1] < 0}
     level = [what for what, x in others.items() if x.interval(0.95)[0] <= 0 and what not in ahead]
-    first = "; ".join(f"{what}, {_change(x)}" for what, x in ahead.items())
+    shown = [f"{what} {_change(x)}" for what, x in ahead.items()]
     return (
-        f"What would change it: of {len(others)} other models of ours on the sphere, each by its "
-        f"own 95 % interval against {BEST}, not corrected for number, ahead "
-        f"{'are ' + first if ahead else 'is none'}; level {_listed(level)}; "
-        f"{len(others) - len(ahead) - len(level)} are behind."
+        f"What would change it: {len(others)} other models of ours on the sphere, each against "
+        f"{BEST} by its own 95 % interval, not corrected for number. Ahead: "
+        f"{'; '.join(shown) or 'none'}. Level: {'; '.join(level) or 'none'}. Behind: "
+        f"{len(others) - len(ahead) - len(level)}."
     )
-
-
-def _listed(names: list[str]) -> str:
-    return f"{'are' if len(names) > 1 else 'is'} {'; '.join(names) if names else 'none'}"
 
 
 def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]]:
