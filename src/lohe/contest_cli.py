@@ -61,8 +61,8 @@ def contest_command(
     length    128 and 256 inputs, and 48 to compare with
     scale     six layers, d_model 384
     rate      learning rates beyond those searched, where a winner had the largest
-    measure   rank, gain, imperfect devices, longer windows; of what is confirmed by then
-    all       these in order, as far as the time allows; models are measured while they are there
+    measure   rank, gain, imperfect devices, longer windows; after confirm
+    all       these in order; models are measured as soon as they are confirmed
     page      write the page and its figure from the records; trains nothing
 
     \b
