@@ -418,7 +418,7 @@ def test_a_comparison_short_of_its_seeds_counts_as_missing():
     found = confirm.comparisons(kept, chosen)
     assert found["no gain"] == confirm.Undecided("no gain has 3 of 5 seeds")
     assert confirm.p_values(found)["no gain"] == 1
-    assert " is open: " in verdict.goal(kept, chosen)
+    assert " is open (" in verdict.goal(kept, chosen)
 
 
 # the goal
@@ -436,7 +436,7 @@ def best_at_48(added: float) -> made.Truth:
 
 
 @pytest.mark.parametrize(
-    ("added", "said"), [(0.0, "is met: at d_osc = 16 -"), (5.0, "is not met: at d_osc = 16 +")]
+    ("added", "said"), [(0.0, "is met (at d_osc = 16: -"), (5.0, "is not met (at d_osc = 16: +")]
 )
 def test_the_goal_is_judged_at_16_and_32_also_where_48_is_chosen(added, said):
     """Better at 48 alone does not meet it; better at 16 or 32, Holm-corrected, does."""
@@ -458,8 +458,8 @@ def test_the_goal_is_open_while_planned_comparisons_lack_records():
     controls = {key(run.recipe()) for run in trials.LATER_RUNS["controls"](chosen)}
     confirmed = {key(run.recipe()) for run in trials.LATER_RUNS["confirm"](chosen)}
     without = [r for r in records if key(r.recipe) not in controls - confirmed]
-    assert " is not met: " in verdict.verdict(made.evidence(records))
-    assert " is open: " in verdict.verdict(made.evidence(without))
+    assert " is not met (" in verdict.verdict(made.evidence(records))
+    assert " is open (" in verdict.verdict(made.evidence(without))
 
 
 def test_where_ours_is_at_32_the_primary_test_counts(everything):
@@ -467,7 +467,7 @@ def test_where_ours_is_at_32_the_primary_test_counts(everything):
     primary = confirm.comparisons(everything, chosen)["ours"]
     assert isinstance(primary, confirm.Comparison)
     change = confirm.percent(primary.welch.value)
-    said = f"at d_osc = 32 {change:+.2f} % (p-value {primary.welch.p:.2g})"
+    said = f"at d_osc = 32: {change:+.2f} % (p-value {primary.welch.p:.2g})"
     assert said in verdict.goal(everything, chosen)
 
 
@@ -487,7 +487,7 @@ def test_a_diverged_run_is_named_and_decides_nothing(where):
     said = verdict.verdict(found)
     undecided = "undecided: seed 103 of ours diverged"
     assert said.startswith(f"The comparison is {undecided}. ")
-    assert f"at d_osc = 32 {undecided}" in said
+    assert f"at d_osc = 32: {undecided}" in said
     first = dict(zip(tables.confirmed(found).columns, tables.confirmed(found).rows[0], strict=True))
     assert first["to best softmax, %"] == undecided
     assert first["seeds"] == "10 (103 diverged)"
@@ -504,7 +504,7 @@ def test_a_goal_that_a_diverged_run_leaves_undecided_is_not_open():
         replace(r, curve=[{"loss": math.inf}]) if (key(r.recipe), r.seed) == (ours, 103) else r
         for r in records
     ]
-    assert " is undecided: " in verdict.goal(made.evidence(lost), chosen)
+    assert " is undecided (" in verdict.goal(made.evidence(lost), chosen)
 
 
 def is_16(run):
@@ -546,15 +546,15 @@ def test_the_published_softmax_is_called_so_where_it_is_the_best():
 
 def test_a_winner_at_an_end_of_the_learning_rates_is_an_edge_optimum(everything):
     said = verdict.edges(everything)
-    assert said.startswith("Edge optimum: ours; the best softmax; softmax, positions in every")
+    assert said.startswith("Edge optimum, at the largest learning rate that was searched, 0.001: ")
+    assert f"0.001: ours; the best softmax; {MATCHED}. " in said
 
     def matched_is_best(run):
         kind = type(FAMILIES[MATCHED].mechanism)
         return made.truth(run) - 10 * isinstance(run.model.attention, kind)
 
     once = verdict.edges(made.evidence(made.chosen_records(matched_is_best)))
-    assert once.startswith("Edge optimum: ours; the best softmax won at the largest")
-    assert "the largest learning rate that was searched, 0.001." in said
+    assert "0.001: ours; the best softmax. " in once
     assert said in page.page(everything, "x.png")
 
     def inner(run):
@@ -566,7 +566,7 @@ def test_a_winner_at_an_end_of_the_learning_rates_is_an_edge_optimum(everything)
         return inner(run) - 2 * getattr(run.model.attention, "sharpness", 0)
 
     said = verdict.edges(made.evidence(made.chosen_records(sharper_is_better)))
-    assert said == "Edge optimum: ours won at the largest p that was searched, 8."
+    assert said == "Edge optimum, at the largest p that was searched, 8: ours."
 
 
 # longer, and larger
@@ -872,7 +872,7 @@ def test_a_half_confirmed_contest_decides_nothing():
     kept = [r for r in records if key(r.recipe) != ours or r.seed < 105]
     said = verdict.verdict(made.evidence(kept))
     assert said.startswith("Nothing is decided yet: ours has 5 of 10 seeds. ")
-    assert "at d_osc = 32 ours has 5 of 10 seeds" in said
+    assert "at d_osc = 32: ours has 5 of 10 seeds" in said
 
 
 def test_the_table_has_a_row_for_each_and_every_number(everything):

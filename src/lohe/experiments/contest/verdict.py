@@ -113,10 +113,10 @@ def goal(evidence: Evidence, chosen: Chosen) -> str:
     if not said:
         return ""
     known = next(x for x in ("met", "open", "undecided", "not met") if x in states)
-    cells = "; ".join(f"at d_osc = {d} {text}" for d, text in said.items())
+    cells = "; ".join(f"at d_osc = {d}: {text}" for d, text in said.items())
     return (
         f"The goal, better than {BEST} by validation at d_osc {' or '.join(map(str, said))} with "
-        f"a p-value below {ALPHA:g}, is {known}: {cells}."
+        f"a p-value below {ALPHA:g}, is {known} ({cells})."
     )
 
 
@@ -187,12 +187,12 @@ def edges(evidence: Evidence) -> str:
         there = [name for name, c in names.items() if c.learning_rate == rate]
         if there:
             said.append(
-                f"Edge optimum: {'; '.join(there)} won at the {end} learning rate that was "
-                f"searched, {rate:g}. One beyond may be better."
+                f"Edge optimum, at the {end} learning rate that was searched, {rate:g}: "
+                f"{'; '.join(there)}. One beyond may be better."
             )
     mechanism: Any = chosen.ours.mechanism
     if mechanism.sharpness == (most := max(FAMILIES[OURS].choices["sharpness"])):
-        said.append(f"Edge optimum: ours won at the largest p that was searched, {most}.")
+        said.append(f"Edge optimum, at the largest p that was searched, {most}: ours.")
     return " ".join(said)
 
 

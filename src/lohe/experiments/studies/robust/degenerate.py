@@ -24,7 +24,7 @@ from lohe.experiments.studies.robust.subjects import (
     TINYSTORIES,
     Subject,
     carrier,
-    words,
+    keyword_set,
 )
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import (
@@ -118,7 +118,7 @@ def table(evidence: Evidence) -> Table:
         rows.append((f"{row['task']}, paper", "1", *cells, f"{row['median']:.3g}"))
     notes = [
         f"Oscillators with ‖h‖ < {WEAK}, in percent, mean and range over models; all layers and "
-        f"heads, no padding. KWS: {words(evidence.setting)}. {ONE_READING}",
+        f"heads, no padding. KWS: {keyword_set(evidence.setting)}. {ONE_READING}",
         "Both keyword rows of the paper are models without positional encoding, two runs of one "
         "configuration and seed: the fraction varies 17-fold between them (D9).",
     ]

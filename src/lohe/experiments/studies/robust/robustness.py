@@ -29,7 +29,7 @@ from lohe.experiments.studies.robust.subjects import (
     WIKITEXT2,
     Subject,
     carrier,
-    words,
+    keyword_set,
 )
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import Agreement, Claim, Estimate, Line, Verdict, bound, margin
@@ -95,8 +95,8 @@ def _notes(evidence: Evidence, name: str) -> list[str]:
         "there are several, else over draws. "
         "Paper: one model, over draws, so that `differs` means from that model; SVA five models, "
         f"error unknown. {ONE_READING}",
-        f"KWS: {words(evidence.setting)}. Models: {said}; the selected epoch, where the paper's "
-        "keyword model is that of the last. "
+        f"KWS: {keyword_set(evidence.setting)}. Models: {said}; the selected epoch, where the "
+        "paper's keyword model is that of the last. "
         f"The whole validation split. Subset: one model, {DRAWS} draws, {KWS.subset} clips or "
         f"{WIKITEXT2.subset} chunks, as many as the paper's; ours are evenly spaced.",
         "Starts and noise are drawn anew for every batch and layer; the published runs gave the "

@@ -43,14 +43,14 @@ class Subject:
         return self.few if setting.scale == "smoke" else MOST
 
 
-def words(setting: Setting) -> str:
+def keyword_set(setting: Setting) -> str:
     """The set of keywords that is looked at: the first."""
     return next(iter(setting.corpora.keywords))
 
 
 def keywords(setting: Setting, reading: str, seed: int) -> Run:
     """Keyword spotting without positional encoding."""
-    return setting.keyword_spotting(words(setting), READINGS[reading], seed=seed)
+    return setting.keyword_spotting(keyword_set(setting), READINGS[reading], seed=seed)
 
 
 def sentences(setting: Setting, reading: str, seed: int) -> Run:
