@@ -114,7 +114,7 @@ class Worker:
     device: str
     root: Path | None
     deadline: Deadline
-    told: set[str] = field(default_factory=set)  # packs which, as was said, others train
+    told: set[Run] = field(default_factory=set)  # which, as was said, others train
 
 
 def _work_all(worker: Worker) -> None:
@@ -127,7 +127,8 @@ def _work_all(worker: Worker) -> None:
             except TooEarly:
                 waiting = True
                 continue
-            waiting = not _work(stage, worker) or waiting
+            _work(stage, worker)
+            waiting = waiting or bool(_missing(stage, worker.store, _evidence(worker.store)))
             late = late or worker.deadline.late > 0
             if stage in ("confirm", "controls"):  # while weights are there: the machine may be lent
                 _measure(worker)
@@ -136,12 +137,11 @@ def _work_all(worker: Worker) -> None:
         time.sleep(POLL_S)
 
 
-def _work(stage: str, worker: Worker) -> bool:
-    """What the stage needs; whether it is complete by then."""
+def _work(stage: str, worker: Worker) -> None:
+    """What the stage needs, as far as nobody else does it and the time allows."""
     _train(stage, worker)
     if stage == "measure":
         _measure(worker)
-    return not _missing(stage, worker.store, _evidence(worker.store))
 
 
 def _runs(stage: str, evidence: Evidence) -> list[Run]:
@@ -180,7 +180,7 @@ def _train(stage: str, worker: Worker) -> None:
     been scored on.
     """
     store, deadline = worker.store, worker.deadline
-    with terminal.bars() as shown:
+    with terminal.bars(worker.told) as shown:
 
         @cache
         def load(task: Task) -> Data:
@@ -189,20 +189,13 @@ def _train(stage: str, worker: Worker) -> None:
                 return data
             return replace(data, splits={k: x for k, x in data.splits.items() if k != "test"})
 
-        def listen(what: str, pack: Pack, done: int, of: int) -> None:
-            if what.startswith("left to others"):
-                if pack.name in worker.told:
-                    return
-                worker.told.add(pack.name)
-            shown.training(what, pack, done, of)
-
         while todo := _missing(stage, store, evidence := _evidence(store)):
             runs = [run for pack in todo for run in pack.runs]
             how = {"device": worker.device, "size": SIZE, "load": load, "allowed": deadline.allows}
             taken, deadline.late, keep = 0, 0, _kept(stage, evidence)
             shown.expect(todo)
             # what others hold is left to them, and nothing comes back
-            for pack in complete(runs, store, listen=listen, with_weights=keep, **how):
+            for pack in complete(runs, store, listen=shown.training, with_weights=keep, **how):
                 shown.finished(pack)
                 deadline.finished(pack)
                 taken += 1

@@ -59,6 +59,18 @@ def test_what_is_left_to_others_is_not_waited_for():
     assert tasks(shown) == []
 
 
+def test_that_others_train_a_pack_is_said_once():
+    shown, out = bars(disable=True)
+    again = terminal.Bars(shown.progress, shown.told)  # of the next look
+    for listener in (shown, shown, again):
+        listener.expect([PACK])
+        listener.training("left to others: heartbeat 1 s ago", PACK, 0, epochs(PACK))
+        assert listener.expected == set()
+    assert out.getvalue().count("left to others") == 1
+    again.training("left to others: x", Pack(PACK.run, [0, 2]), 0, epochs(PACK))
+    assert out.getvalue().count("left to others") == 2
+
+
 def test_the_pack_in_training_is_seen_among_many():
     """40 packs on 24 rows: the first 20 were trained before, ten are now, one is running."""
     out = io.StringIO()

@@ -15,7 +15,6 @@ from lohe.experiments.tables import NOT_REPORTED, Table
 from lohe.experiments.verdicts import NO_RECORDS, Claim, Judged, judge, rules
 from lohe.train import Run
 
-KINDS = ("exact", "coarse")  # of values that are reproduced, by names of `Judged`
 VALUES = ("reproduced", "differs", "inconclusive", "not comparable", "no records")
 CLAIMS = ("holds", "does not hold", "undecided", "no records")
 TREND = "(trend)"
@@ -142,7 +141,8 @@ def values(found: Sequence[Section]) -> Table:
     if other := len(judged) - sum(word in VALUES for word in judged):
         notes.append(f"{other} lines {NOT_JUDGED if NOT_JUDGED in judged else UNCOMPARED}.")
     notes += [] if NOT_JUDGED in judged else LEGEND
-    exact, coarse = (sum(getattr(j, x) for s in found for j in s.judged) for x in KINDS)
+    exact = sum(j.exact for s in found for j in s.judged)
+    coarse = sum(j.coarse for s in found for j in s.judged)
     if exact or coarse:
         notes.append(
             f"Of the {judged.count('reproduced')} reproduced, {exact} are counts and formulas, "
@@ -258,7 +258,7 @@ def sources(found: Sequence[Section], evidence: Evidence) -> Table:
         when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         rows.append((what, str(len(records)), device, versions, when, checksum))
     columns = ("data", "records", "device", "lohe, torch, Python", "when", "sha256 of the data")
-    several = Counter(what for what, _ in {(row[0], row[-1]) for row in rows})
+    several = Counter(what for what, _ in dict.fromkeys((row[0], row[-1]) for row in rows))
     notes = [
         f"{what} has {n} checksums: other data, or what is hashed of its cut has changed "
         "(CHANGELOG.md)."

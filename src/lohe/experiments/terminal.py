@@ -32,10 +32,14 @@ COLOUR = {"holds": "green", "does not hold": "red", "undecided": "yellow"}
 
 
 class Bars:
-    """Listeners for `runner.complete` and `measures.take`."""
+    """Listeners for `runner.complete` and `measures.take`.
 
-    def __init__(self, progress: Progress):
+    That others train a pack is said once; `told` remembers of which runs it was.
+    """
+
+    def __init__(self, progress: Progress, told: set[Run] | None = None):
         self.progress, self.out = progress, progress.console
+        self.told = set() if told is None else told
         self.ids: dict[str, TaskID] = {}
         self.at: dict[str, int] = {}
         self.expected: set[Run] = set()
@@ -57,8 +61,11 @@ class Bars:
         if what == "loading":  # of which `loading` says more
             return
         if ": " in what or what == LATER:  # a remark: left to others or for later, starts over
-            if what != LATER:  # which the command tells in the end
+            others = what.startswith("left to others")
+            known = others and self.told.issuperset(pack.runs)
+            if what != LATER and not known:  # LATER is what the command tells in the end
                 self._line(f"{pack.name}: {what}")
+            self.told.update(pack.runs if others else ())
             if what.startswith("left"):
                 self.expected -= self.left.intersection(pack.runs)
                 self._gone(pack)
@@ -138,11 +145,11 @@ class Bars:
 
 
 @contextmanager
-def bars() -> Iterator[Bars]:
+def bars(told: set[Run] | None = None) -> Iterator[Bars]:
     """Bars on stderr while inside."""
     console, quiet = Console(stderr=True), not sys.stderr.isatty()
     with drawn(console, disable=quiet) as progress:
-        yield Bars(progress)
+        yield Bars(progress, told)
 
 
 def drawn(console: Console, *, disable: bool = False) -> Progress:

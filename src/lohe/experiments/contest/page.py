@@ -192,7 +192,7 @@ def write(path: Path, evidence: Evidence) -> list[Path]:
 
 
 def _draw(ax: Any, here: Law, scaling: Any, label: str, color: str, marker: str) -> None:
-    finite = {d: [x for x in here.samples.get(d, ()) if math.isfinite(x)] for d in here.samples}
+    finite = {d: [x for x in values if math.isfinite(x)] for d, values in here.samples.items()}
     known = [d for d in FITTED if finite.get(d)]
     means = np.array([fmean(finite[d]) for d in known])
     sems = np.array([sem(finite[d]) for d in known])
