@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from lohe.experiments.contest import choose, trials
-from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, protocol
+from lohe.experiments.contest.rotary import SoftmaxRopePositions
+from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, Family, protocol
 from lohe.tasks import wikitext2
 
 TWO = (OURS, "softmax")
@@ -28,8 +29,11 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     for family in list(FAMILIES):
         if family not in TWO:
             patch.delitem(FAMILIES, family)
+    # one softmax stands for all: it has rotations and tables
+    patch.setitem(FAMILIES, TWO[1], Family(SoftmaxRopePositions()))
     patch.setattr(choose, "RIVALS", TWO[1:])
     patch.setattr(choose, "MATCHED", TWO[1])
+    patch.setattr(choose, "ROTARY", TWO[1])
     for family in TWO:
         given = protocol()["families"][family]
         small = {"seeds": [0]} | ({"d_osc": 4} if family == OURS else {})

@@ -1,5 +1,7 @@
 """lohe contest: what it trains, in which order, and that choosing runs know nothing of test."""
 
+import shutil
+
 import pytest
 
 import short_contest
@@ -7,7 +9,9 @@ from commands import lohe
 from lohe import contest_cli
 from lohe.experiments import weights
 from lohe.experiments.contest import choose, measured
+from lohe.experiments.contest.readouts import LearnedReadout
 from lohe.experiments.contest.trials import HIGHER, LATER_RUNS, STAGES
+from lohe.experiments.deadline import Deadline
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.setting import Setting
@@ -55,7 +59,7 @@ def test_choosing_trains_trials_and_finals_and_never_sees_test(chosen, root):
 
 
 def test_nothing_is_confirmed_before_it_is_chosen(short, root, tmp_path):
-    for stage in ("confirm", "controls", "law", "length", "scale", "rate", "measure"):
+    for stage in ("confirm", "controls", "law", "length", "scale", "rate", "rotary", "measure"):
         result = contest(stage, tmp_path, "--data", root)
         assert result.exit_code == 2
         assert "choosing is not complete. Of the trials 0 of 4" in " ".join(result.stderr.split())
@@ -74,7 +78,7 @@ def test_what_is_confirmed_is_scored_on_test_article_by_article(chosen, root):
     store, _ = chosen
     early = contest("controls", store, "--data", root)
     assert early.exit_code == 2
-    assert "controls are scored on test after the confirmation" in " ".join(early.stderr.split())
+    assert "controls is scored on test after confirm, which lacks" in said(early.stderr)
     before = len(list(Store(store).all()))
     dry = contest("confirm", store, "--data", root, "--dry-run")
     assert "0 recorded" in dry.stdout
@@ -131,6 +135,47 @@ def test_lost_weights_are_trained_again_only_where_something_is_not_taken(looked
     assert result.exit_code == 0, result.output
     assert "55 taken, 0 to take" in result.stdout
     assert Store(store).load(devices[0].run.recipe()) == before  # a record stays what it was
+
+
+def test_a_measurement_that_fails_costs_the_others_nothing(looked_at, root, tmp_path, monkeypatch):
+    """It is said why, and the command does not pretend that all is well."""
+    store = shutil.copytree(looked_at[0], tmp_path / "store")
+    for kind in ("learnedreadout", "beyondlength"):
+        for file in store.glob(f"measure-*-{kind}-*.json"):
+            file.unlink()
+
+    def broken(self, bench):
+        raise RuntimeError("no kernel image")
+
+    monkeypatch.setattr(LearnedReadout, "take", broken)
+    result = contest("measure", store, "--data", root)
+    assert result.exit_code == 1
+    assert "RuntimeError: no kernel image" in result.stderr
+    left = result.stderr.count("Not measured, it failed as said above: LearnedReadout")
+    assert left > 1
+    assert f"{55 - left} taken, {left} to take" in result.stdout
+    monkeypatch.undo()
+    again = contest("measure", store, "--data", root)
+    assert again.exit_code == 0, again.output
+    assert "55 taken, 0 to take" in again.stdout
+
+
+def test_the_second_question_follows_the_controls(looked_at, root, tmp_path):
+    store = shutil.copytree(looked_at[0], tmp_path / "store")
+    (control,) = list(store.glob("*frozenanchors*.json"))[:1]
+    kept = control.read_bytes()
+    control.unlink()
+    early = contest("rotary", store, "--data", root)
+    assert early.exit_code == 2
+    assert "rotary is scored on test after controls, which lacks" in said(early.stderr)
+    control.write_bytes(kept)
+    result = contest("rotary", store, "--data", root)
+    assert result.exit_code == 0, result.output
+    assert "0 to train" in result.stdout
+    turned = [r for r in Store(store).all() if "rope" in str(r.recipe.get("model")).lower()]
+    assert {"OscillatorRope"} <= {r.recipe["model"]["attention"]["type"] for r in turned}
+    assert contest("page", store, "--out", tmp_path / "page.md").exit_code == 0
+    assert "| ours, rotary | 4 |" in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
 def test_the_page_is_written_from_the_records(looked_at, tmp_path):
@@ -230,6 +275,30 @@ def test_all_ends_when_the_minutes_are_up(short, root, tmp_path):
     assert result.exit_code == 0, result.output
     assert result.stdout.startswith("choose: 4 models, 0 recorded, 4 to train")
     assert "confirm: not open yet" in result.stdout
+
+
+@pytest.mark.parametrize(("late", "held", "rounds"), [(1, 0, 1), (0, 2, 3), (1, 2, 3), (0, 0, 1)])
+def test_all_waits_for_what_others_hold_and_not_for_what_is_too_late(
+    late, held, rounds, tmp_path, monkeypatch
+):
+    """Of two stages one has packs that this process has no time for, one packs of another's, which
+    are done after so many looks."""
+    looks = []
+
+    def missing(stage, store, evidence):
+        if stage == "long":
+            return ["pack"] * late
+        looks.append(stage)
+        return ["pack"] if len(looks) <= held else []
+
+    monkeypatch.setattr(contest_cli, "WORK", ("long", "shared"))
+    monkeypatch.setattr(contest_cli, "POLL_S", 0.0)
+    monkeypatch.setattr(contest_cli, "_runs", lambda stage, evidence: [])
+    monkeypatch.setattr(contest_cli, "_missing", missing)
+    monkeypatch.setattr(contest_cli, "_work", lambda stage, worker: late * (stage == "long"))
+    deadline = Deadline(10.0, lambda pack: None)
+    contest_cli._work_all(contest_cli.Worker(Store(tmp_path), "cpu", None, deadline))
+    assert len(looks) == rounds
 
 
 def test_what_is_confirmed_is_measured_before_there_are_controls(chosen, root, tmp_path):

@@ -21,7 +21,7 @@ from lohe.experiments.contest.trials import (
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
-from lohe.experiments.measures import Bench, Measure, model_runs, untaken
+from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, untaken
 from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
@@ -30,6 +30,7 @@ from lohe.train import Run
 
 WORK = ("choose", *LATER_RUNS, "measure")  # in the order in which `all` does it
 STAGES = (*WORK, "all", "page")
+AFTER = {"controls": "confirm", "rotary": "controls"}  # in which order the test articles are opened
 SIZE = 10  # seeds trained at once
 POLL_S = 5.0  # between looks at what others have finished
 
@@ -61,6 +62,7 @@ def contest_command(
     length    128 and 256 inputs, and 48 to compare with
     scale     six layers, d_model 384
     rate      learning rates beyond those searched, where a winner had the largest
+    rotary    ours with rotary positions in its couplings; after controls
     measure   rank, gain, imperfect devices, longer windows; after confirm
     all       these in order; models are measured as soon as they are confirmed
     page      write the page and its figure from the records; trains nothing
@@ -85,9 +87,10 @@ def contest_command(
             return
         if stage != "all":
             _runs(stage, _evidence(records))  # refuses what is too early
+        failed: list[Measure] = []
         if not dry_run:
             deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
-            worker = Worker(records, device_name(device), data, deadline)
+            worker = Worker(records, device_name(device), data, deadline, failed=failed)
             if stage == "all":
                 _work_all(worker)
             else:
@@ -96,6 +99,10 @@ def contest_command(
         for one in WORK if stage == "all" else (stage,):
             _report(one, records, evidence)
         terminal.show(tables.chosen_table(evidence))
+        for measure in failed:
+            typer.echo(f"Not measured, it failed as said above: {measure_name(measure)}", err=True)
+        if failed:
+            raise typer.Exit(1)
 
 
 def _evidence(store: Store) -> Evidence:
@@ -115,33 +122,34 @@ class Worker:
     root: Path | None
     deadline: Deadline
     told: set[Run] = field(default_factory=set)  # which, as was said, others train
+    failed: list[Measure] = field(default_factory=list)
 
 
 def _work_all(worker: Worker) -> None:
     """Every stage that is open, and again while others train what the next one waits for."""
     while True:
-        waiting = late = False
+        held = False  # by others; what is too late for this process opens nothing
         for stage in WORK:
             try:
                 _runs(stage, _evidence(worker.store))
             except TooEarly:
-                waiting = True
                 continue
-            _work(stage, worker)
-            waiting = waiting or bool(_missing(stage, worker.store, _evidence(worker.store)))
-            late = late or worker.deadline.late > 0
+            late = _work(stage, worker)
+            held = held or len(_missing(stage, worker.store, _evidence(worker.store))) > late
             if stage in ("confirm", "controls"):  # while weights are there: the machine may be lent
                 _measure(worker)
-        if not waiting or late or worker.deadline.over:
+        if not held or worker.deadline.over:
             return
         time.sleep(POLL_S)
 
 
-def _work(stage: str, worker: Worker) -> None:
-    """What the stage needs, as far as nobody else does it and the time allows."""
-    _train(stage, worker)
+def _work(stage: str, worker: Worker) -> int:
+    """What the stage needs, as far as nobody else does it and the time allows; how many packs it
+    does not allow."""
+    late = _train(stage, worker)
     if stage == "measure":
         _measure(worker)
+    return late
 
 
 def _runs(stage: str, evidence: Evidence) -> list[Run]:
@@ -155,12 +163,12 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
             f"{stage} is for what was chosen, and choosing is not complete. "
             f"{tables.progress(evidence)} Continue it with `lohe contest choose`."
         )
-    if stage == "controls":
-        first = LATER_RUNS["confirm"](chosen)
+    if before := AFTER.get(stage):
+        first = LATER_RUNS[before](chosen)
         if left := len(choose.missing(evidence, first)):
             raise TooEarly(
-                "controls are scored on test after the confirmation: confirm lacks "
-                f"{left} of {len(first)} models. Continue it with `lohe contest confirm`."
+                f"{stage} is scored on test after {before}, which lacks {left} of {len(first)} "
+                f"models. Continue it with `lohe contest {before}`."
             )
     if stage == "measure":
         there = [run for run in measured.kept_runs(chosen) if evidence.recorded(run)]
@@ -173,13 +181,14 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
     return LATER_RUNS[stage](chosen)
 
 
-def _train(stage: str, worker: Worker) -> None:
-    """Pack after pack until nothing is missing that nobody trains, or none would end in time.
+def _train(stage: str, worker: Worker) -> int:
+    """Pack after pack until nothing is missing that nobody trains; how many would end too late.
 
     What is trained again for its weights alone does not see the test articles, which its record has
     been scored on.
     """
     store, deadline = worker.store, worker.deadline
+    deadline.late = 0
     with terminal.bars(worker.told) as shown:
 
         @cache
@@ -202,8 +211,9 @@ def _train(stage: str, worker: Worker) -> None:
             if not taken:  # others train what is left
                 finals_follow = stage == "choose" and choose.final_runs(evidence) is None
                 if deadline.late or deadline.over or not finals_follow:
-                    return
+                    break
                 time.sleep(POLL_S)
+    return deadline.late
 
 
 def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
@@ -227,11 +237,13 @@ def _measures(evidence: Evidence) -> list[Measure]:
 
 
 def _measure(worker: Worker) -> None:
-    """Take what is not taken yet, as far as there are weights and time."""
-    store = worker.store
+    """Take what is not taken yet, as far as there are weights and time. One that fails costs the
+    others nothing, and is not tried again."""
+    store, failed = worker.store, worker.failed
     todo = untaken(_measures(_evidence(store)), store)
-    there = [m for m in todo if m.run and weights.kept(store, m.run)]
-    terminal.take_aloud(there, Bench(store, worker.device, worker.root), worker.deadline)
+    there = [m for m in todo if m.run and weights.kept(store, m.run) and m not in failed]
+    bench = Bench(store, worker.device, worker.root)
+    terminal.take_aloud(there, bench, worker.deadline, failed.append)
 
 
 def _report(stage: str, store: Store, evidence: Evidence) -> None:

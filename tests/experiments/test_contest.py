@@ -45,6 +45,7 @@ from lohe.experiments.contest.trials import (
     narrower,
     protocol,
     rate_runs,
+    rotary_runs,
     scale_runs,
     trial_runs,
 )
@@ -60,7 +61,7 @@ from lohe.viz.style import drawing
 NOTHING = made.evidence([])
 PAIR = ("ours", confirm.BEST)
 BEST = trials.configured("softmax, rotary", {"learning_rate": 0.001, "dropout": 0.2})
-CHOSEN = Chosen(made.OUR_BEST, BEST, "softmax, rotary", trials.configured(MATCHED, {}))
+CHOSEN = Chosen(made.OUR_BEST, BEST, "softmax, rotary", trials.configured(MATCHED, {}), BEST)
 
 
 @pytest.fixture(scope="module")
@@ -101,7 +102,7 @@ def test_ours_is_strictly_spherical_and_only_the_published_oscillator_is_not():
 def test_no_seed_is_used_to_choose_and_to_confirm():
     used = {name: set(stage.seeds) for name, stage in STAGES.items()}
     used["trials"] = {seed for f in FAMILIES for run in trial_runs(f) for seed in [run.seed]}
-    for name in used.keys() - {"confirm", "controls"}:
+    for name in used.keys() - {"confirm", "controls", "rotary"}:
         assert not used[name] & used["confirm"]
     assert not used["trials"] & used["finals"]
     assert used["controls"] <= used["confirm"]  # paired with them
@@ -109,7 +110,7 @@ def test_no_seed_is_used_to_choose_and_to_confirm():
 
 def test_test_is_asked_for_only_where_it_is_confirmed():
     ours = made.OUR_BEST
-    open_ = confirm_runs(CHOSEN) + control_runs(CHOSEN)
+    open_ = confirm_runs(CHOSEN) + control_runs(CHOSEN) + rotary_runs(CHOSEN)
     closed = law_runs(CHOSEN) + length_runs(CHOSEN) + scale_runs(CHOSEN) + rate_runs(CHOSEN)
     closed += [run for family in FAMILIES for run in trial_runs(family)]
     closed += STAGES["finals"].runs(ours)
@@ -187,12 +188,12 @@ def test_the_budget_is_what_the_stated_speed_gives():
     finals = [
         run
         for family in FAMILIES
-        for c in list(dict.fromkeys(t.configuration for t in draw(family)))[:3]
+        for c in list(dict.fromkeys(t.configuration for t in draw(family)))[:4]
         for run in STAGES["finals"].runs(c)
     ]
     assert f"trials {minutes(run for f in FAMILIES for run in trial_runs(f))}," in said
     assert f"finals {minutes(finals)}, confirm {minutes(confirm_runs(CHOSEN))} (" in said
-    for stage in ("controls", "law", "length", "scale", "rate"):
+    for stage in ("controls", "law", "length", "scale", "rate", "rotary"):
         assert f"{stage} {minutes(trials.LATER_RUNS[stage](CHOSEN))}" in said
     speed = trials.seconds(law_runs(CHOSEN)[0], 5) - protocol()["speed"]["start"]
     assert speed == pytest.approx(73, abs=1)  # packs-cuda.json
@@ -251,8 +252,30 @@ def test_the_best_of_the_trials_go_on_and_the_best_of_the_finals_win():
         assert means == sorted(means)
         top = choose.finalists(found, family)
         assert top is not None
-        assert len(top) == len(set(top)) == 3
+        assert len(top) == len(set(top)) == 4
     assert sum(len(s.nats) for s in choose.in_trials(found, "softmax")) == 48
+
+
+@pytest.mark.parametrize(("cost", "dropouts"), [(100.0, {0.2}), (-100.0, {0.1}), (0.0, None)])
+def test_both_dropouts_are_among_the_finalists(cost, dropouts):
+    """The best three, and the best with the other dropout; where it is there, the fourth best."""
+
+    def truth(run):
+        return 200 + made.truth(run) + cost * (run.model.dropout - 0.15)
+
+    found = made.evidence(made.trials(truth))
+    for family in FAMILIES:
+        ordered = [s.configuration for s in choose.in_trials(found, family)]
+        top = choose.finalists(found, family)
+        assert top is not None
+        *best, last = top
+        assert best == ordered[:3]
+        assert {c.dropout for c in (*best, last)} == {0.1, 0.2}
+        if len({c.dropout for c in best}) == 2:
+            assert last == ordered[3]
+        elif dropouts:
+            assert {last.dropout} == dropouts
+            assert last == next(c for c in ordered if c.dropout in dropouts)
 
 
 def test_nothing_is_chosen_before_all_is_there():
@@ -791,7 +814,7 @@ def test_what_would_change_it_is_asked_where_ours_is_not_better(everything):
     lost = made.evidence(made.everything(worse))
     said = verdict.what_would_change_it(lost)
     assert said in page.page(lost, "x.png")
-    ahead, behind = said.partition("Ahead: ")[2].split(". Level: none. ")
+    ahead, behind = said.partition("Ahead: ")[2].split(". Not told apart: none. ")
     assert [x.partition(" (")[0] for x in ahead.split("; ")] == [
         "frozen anchors",
         "no dynamics",
@@ -805,7 +828,7 @@ def worse(run):
     return made.truth(run) + 10 * isinstance(run.model.attention, Oscillator)
 
 
-def test_what_is_level_or_of_another_protocol_is_among_what_would_change_it():
+def test_what_is_as_good_or_of_another_protocol_is_among_what_would_change_it():
     """p = 1 without gain is as good as softmax, and all of ours is by the published protocol."""
 
     def truth(run):
@@ -816,7 +839,27 @@ def test_what_is_level_or_of_another_protocol_is_among_what_would_change_it():
 
     said = verdict.what_would_change_it(made.evidence(made.everything(truth)))
     assert "Ahead: ours, published (test) -" in said
-    assert ". Level: p = 1, no gain (test). Behind: " in said
+    assert ". Not told apart: p = 1, no gain (test). Behind: " in said
+
+
+def test_a_rate_that_spoils_the_softmax_would_change_nothing():
+    """At 4e-3 softmax is far behind ours, which is behind softmax as chosen."""
+
+    def truth(run):
+        ours = isinstance(run.model.attention, Oscillator)
+        return worse(run) + (30 if run.optimizer.lr == 4e-3 and not ours else 0)
+
+    found = made.evidence(made.everything(truth))
+    chosen = made.chosen(found)
+    at = {r: found.of(further.faster(chosen.best, r)) for r in (2e-3, 4e-3)}
+    ours = found.of(further.faster(chosen.ours, 4e-3))
+    apart = further.difference(ours, at[4e-3], "ours")
+    assert apart.interval(0.95)[1] < 0  # ahead at that rate
+    assert further.at_its_best_rate(found, chosen.best) == found.of(further.longer(chosen.best, 48))
+    said = verdict.what_would_change_it(found)
+    assert "learning rate" not in said.partition(". Behind")[0]
+    short = made.evidence(r for r in made.everything(truth) if r != at[2e-3][0])
+    assert further.at_its_best_rate(short, chosen.best) == []
 
 
 def test_what_leaves_the_sphere_or_says_nothing_would_change_nothing():
@@ -917,9 +960,9 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     assert page.preset(found).endswith(said)
     lacks = text.partition("## Without a record yet")[2].partition("## Protocol")[0]
     assert {
-        "nothing": "confirm, controls, law, length, scale, rate, measure: nothing before it is "
-        "chosen.",
-        "trials": "The trials are complete; of the finals 0 of 63 models are recorded.",
+        "nothing": "confirm, controls, law, length, scale, rate, rotary, measure: nothing before "
+        "it is chosen.",
+        "trials": "The trials are complete; of the finals 0 of 84 models are recorded.",
         "chosen": "- measure: 72 of 72 measurements.",
         "everything": "Nothing: ",
     }[which] in lacks
@@ -948,7 +991,7 @@ def test_operations_are_counted_at_the_chosen_dimension_too(everything):
 
 def test_all_finalists_are_shown_with_the_half_that_did_not_choose(everything):
     table = tables.finalists(everything)
-    assert len(table.rows) == 3 * len(FAMILIES)
+    assert len(table.rows) == 4 * len(FAMILIES)
     chosen = made.chosen(everything)
     runs = STAGES["finals"].runs(chosen.ours)
     later = [

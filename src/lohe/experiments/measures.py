@@ -5,6 +5,7 @@ models and data, and returns numbers (`result`) and lines of numbers (`curve`).
 """
 
 import time
+import traceback
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -79,8 +80,13 @@ def take(
     measures: Iterable[Measure],
     bench: Bench,
     listen: Callable[[str, Measure], None] = lambda what, measure: None,
+    failed: Callable[[Measure], object] | None = None,
 ) -> Iterator[Measure]:
-    """Take what is not in the store yet, one after the other; yields each once it is recorded."""
+    """Take what is not in the store yet, one after the other; yields each once it is recorded.
+
+    What goes wrong in one ends all of them, or, if there is somebody to hear of it in `failed`,
+    that one. What the user can put right, such as data that lacks, ends all in any case.
+    """
     for measure in measures:
         recipe, seed = measure_recipe(measure), measure.run.seed if measure.run else 0
         try:
@@ -92,7 +98,16 @@ def take(
                     listen("left to others: its model is not trained yet", measure)
                     continue
                 listen("measuring", measure)
-                record = _record(measure, recipe, seed, bench)
+                try:
+                    record = _record(measure, recipe, seed, bench)
+                except (ValueError, OSError):
+                    raise
+                except Exception:
+                    if failed is None:
+                        raise
+                    listen(f"failed: {traceback.format_exc()}", measure)
+                    failed(measure)
+                    continue
                 claim.check()
                 bench.store.add([record], name=_file_name(measure))
                 yield measure

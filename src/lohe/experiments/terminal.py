@@ -2,7 +2,7 @@
 
 import sys
 import time
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 
 from rich import box
@@ -107,7 +107,7 @@ class Bars:
     def measuring(self, what: str, measure: Measure, done: int, of: int) -> None:
         """One bar for all measurements, `done` of which are; it is named after the current one."""
         name = measure_name(measure)
-        if what.startswith("left to others"):
+        if ": " in what:  # left to others, or failed
             self._line(f"{name}: {what}")
         elif not self.progress.disable:
             self._bar("measuring", name, done, of)
@@ -164,8 +164,13 @@ def drawn(console: Console, *, disable: bool = False) -> Progress:
     )
 
 
-def take_aloud(measures: Sequence[Measure], bench: Bench, deadline: Deadline) -> None:
-    """Take what is not in the store yet, with a bar, until the time is up."""
+def take_aloud(
+    measures: Sequence[Measure],
+    bench: Bench,
+    deadline: Deadline,
+    failed: Callable[[Measure], object] | None = None,
+) -> None:
+    """Take what is not in the store yet, with a bar, until the time is up; `failed`: of `take`."""
     if deadline.over:
         return
     with bars() as shown:
@@ -174,9 +179,9 @@ def take_aloud(measures: Sequence[Measure], bench: Bench, deadline: Deadline) ->
         def listen(what: str, measure: Measure) -> None:
             nonlocal heard
             shown.measuring(what, measure, heard, len(measures))
-            heard += 1
+            heard += not what.startswith("failed")  # it has been counted as it began
 
-        for measure in take(measures, bench, listen):
+        for measure in take(measures, bench, listen, failed):
             shown.measuring("measured", measure, heard, len(measures))
             if deadline.over:
                 return

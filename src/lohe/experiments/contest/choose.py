@@ -17,6 +17,7 @@ from lohe.experiments.contest.trials import (
     MATCHED,
     OURS,
     RIVALS,
+    ROTARY,
     STAGES,
     Chosen,
     Configuration,
@@ -60,10 +61,17 @@ def in_trials(evidence: Evidence, family: str) -> tuple[Standing, ...]:
 
 @lru_cache(maxsize=16)
 def finalists(evidence: Evidence, family: str) -> tuple[Configuration, ...] | None:
-    """The best few of the trials; None before all of them are recorded."""
+    """The best few of the trials; None before all of them are recorded.
+
+    The last place is that of the best with a dropout that the others lack, if they lack one.
+    """
     if missing(evidence, trial_runs(family)):
         return None
-    return tuple(s.configuration for s in in_trials(evidence, family)[:FINALISTS])
+    ordered = [s.configuration for s in in_trials(evidence, family)]
+    first, others = ordered[: FINALISTS - 1], ordered[FINALISTS - 1 :]
+    there = {c.dropout for c in first}
+    last = [c for c in others if c.dropout not in there] or others
+    return (*first, *last[:1])
 
 
 def known_finals(evidence: Evidence) -> list[Run]:
@@ -100,6 +108,7 @@ def chosen(evidence: Evidence) -> Chosen | None:
         best=first[family].configuration,
         family=family,
         matched=first[MATCHED].configuration,
+        rotary=first[ROTARY].configuration,
     )
 
 

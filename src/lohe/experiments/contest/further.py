@@ -7,6 +7,7 @@ On the second half of the validation articles. It decides nothing, and is not co
 import math
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from statistics import fmean
 
 from lohe.experiments.contest import choose
 from lohe.experiments.contest.confirm import BEST, lost, percent
@@ -74,7 +75,8 @@ def further(evidence: Evidence) -> Table:
     if at_the_edge(chosen):
         notes.append(
             "Learning rates beyond those that were searched, at T = 48, since a winner has the "
-            "largest of these: whether the order is one of that edge."
+            "largest of these: whether the order is one of that edge. Both are trained at the rate "
+            "that is named, which may suit one of them less."
         )
     return Table(title, columns, rows, notes)
 
@@ -96,6 +98,16 @@ def difference(a: Sequence[Record], b: Sequence[Record], name: str) -> Estimate 
     if len(apart) < 2:
         return "one seed" if apart else NO_RECORDS
     return of_sample(apart)
+
+
+def at_its_best_rate(evidence: Evidence, configuration: Configuration) -> list[Record]:
+    """With the chosen learning rate or one beyond, whichever is best on the same half; none where
+    one of them lacks or diverged."""
+    runs = [longer(configuration, LENGTHS[0]), *(of(configuration) for of in RATES.values())]
+    found = [evidence.of(of_rate) for of_rate in runs]
+    if any(len(x) < len(STAGES["rate"].seeds) or any(map(has_diverged, x)) for x in found):
+        return []
+    return min(found, key=lambda x: fmean(r.result[NATS] for r in x))
 
 
 def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:

@@ -14,6 +14,7 @@ from lohe.experiments import provenance
 from lohe.experiments.contest import choose, law, measured, measured_tables, tables
 from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
+from lohe.experiments.contest.second import answer, second_table
 from lohe.experiments.contest.seen import scored_elsewhere
 from lohe.experiments.contest.tables import curve_name
 from lohe.experiments.contest.trials import (
@@ -21,6 +22,7 @@ from lohe.experiments.contest.trials import (
     HELD_OUT,
     LATER_RUNS,
     PUBLISHED,
+    STAGES,
     best_name,
     control_runs,
     curves,
@@ -40,6 +42,7 @@ COMMAND = "lohe contest page"
 TABLES = (
     tables.confirmed,
     tables.controlled,
+    second_table,
     tables.law_table,
     further,
     measured_tables.beyond,
@@ -102,7 +105,7 @@ def page(evidence: Evidence, picture: str) -> str:
         f"Made by `{COMMAND}` from the records in `results/`; not to be edited.",
         given["question"],
         f"**{verdict(evidence)}**",
-        *(said for about in (what_would_change_it, edges) if (said := about(evidence))),
+        *(said for about in (what_would_change_it, edges, answer) if (said := about(evidence))),
         preset(evidence),
         *([f"![Perplexity against d_osc]({picture})"] if drawable(evidence) else []),
         *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),
@@ -136,7 +139,10 @@ def made_by(evidence: Evidence) -> list[str]:
     if chosen is None:
         return []
     scored = {
-        replace(run, seed=0) for s in ("confirm", "controls") for run in LATER_RUNS[s](chosen)
+        replace(run, seed=0)
+        for name, needed in LATER_RUNS.items()
+        for run in needed(chosen)
+        if STAGES[name].test
     }
     codes = Counter(r.code_version for run in scored for r in evidence.records(run))
     said = ", ".join(f"{version} ({n})" for version, n in sorted(codes.items()))

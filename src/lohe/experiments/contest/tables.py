@@ -53,10 +53,10 @@ def confirmed(evidence: Evidence) -> Table:
         there = confirm.records(evidence, c, "strict")
         beside = ("", "", "", "")  # by the strict protocol only
         if name in in_both_protocols(chosen):
-            distance, *_, p = _distance(f"{name}, published", found, corrected)
+            apart, *_, p = _distance(f"{name}, published", found, corrected)
             by_published = confirm.records(evidence, c, "published")
-            beside = (*_perplexities(by_published), distance, p)
-        row = (name, *_shape(c), seeds_shown(there), *_perplexities(there))
+            beside = (*perplexities(by_published), apart, p)
+        row = (name, *shape(c), seeds_shown(there), *perplexities(there))
         rows.append((*row, *_distance(name, found, corrected), *beside))
     planned = f"Holm's correction is for the {len(found) - 1} comparisons that are planned besides "
     planned += "the primary test; one that lacks a seed or of which one diverged counts as 1."
@@ -77,11 +77,10 @@ def controlled(evidence: Evidence) -> Table:
     rows = []
     for name, c in controls(chosen.ours).items():
         there = confirm.records(evidence, c, "strict", "controls")
-        row = (name, *_shape(c), seeds_shown(there), *_perplexities(there))
+        row = (name, *shape(c), seeds_shown(there), *perplexities(there))
         planned = len(STAGES["controls"].seeds), len(STAGES["confirm"].seeds)
-        apart = {name: confirm.compare(there, ours, (name, "ours"), planned)}
-        to_ours = _distance(name, apart, {name: math.nan})[0]
-        rows.append((*row, *_distance(name, found, corrected), to_ours))
+        to_ours = confirm.compare(there, ours, (name, "ours"), planned)
+        rows.append((*row, *_distance(name, found, corrected), change(to_ours)))
     without, whole = (
         _counts(c).attention for c in (controls(chosen.ours)["no dynamics"], chosen.ours)
     )
@@ -185,7 +184,7 @@ def progress(evidence: Evidence) -> str:
     return f"The trials are complete; of the finals {done} are recorded."
 
 
-def _shape(c: Configuration) -> tuple[str, ...]:
+def shape(c: Configuration) -> tuple[str, ...]:
     """d_osc, p, gain and parameters; what a mechanism has not is left empty."""
     m: Any = c.mechanism
     counts = _counts(c)
@@ -212,7 +211,7 @@ def _counts(c: Configuration) -> ParameterCounts:
     return parameter_counts(run.model.build(data))
 
 
-def _perplexities(there: Sequence[Record]) -> tuple[str, str]:
+def perplexities(there: Sequence[Record]) -> tuple[str, str]:
     """On the second half of validation, and on test."""
     return shown_finite(there, LATER), shown_finite(there, TEST)
 
@@ -236,11 +235,17 @@ def _distance(
         return ("", "", "", "")  # the best softmax itself
     c = found[name]
     if isinstance(c, Undecided):
-        return (c.why, "", "", "")
-    estimate, interval = percent(c.welch.value), _interval(*c.welch.interval(0.95))
+        return (change(c), "", "", "")
     paired = _interval(*c.paired.interval(0.95)) if c.paired else ""
     articles = _interval(*c.articles) if c.articles else ""
-    return (f"{estimate:+.2f} {interval}", paired, articles, f"{corrected[name]:.2g}")
+    return (change(c), paired, articles, f"{corrected[name]:.2g}")
+
+
+def change(c: Comparison | Undecided) -> str:
+    """Of test perplexity in per cent, with its 95 % interval by Welch; or why there is none."""
+    if isinstance(c, Undecided):
+        return c.why
+    return f"{percent(c.welch.value):+.2f} {_interval(*c.welch.interval(0.95))}"
 
 
 def _interval(low: float, high: float) -> str:

@@ -10,6 +10,7 @@ from itertools import product
 from typing import Any
 
 from lohe.experiments import recipes
+from lohe.experiments.contest.rotary import OscillatorRope, SoftmaxRopePositions
 from lohe.models import (
     ExponentialReadout,
     FrozenAnchors,
@@ -49,15 +50,13 @@ class Family:
     choices: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
 
 
-OURS, MATCHED = "oscillator", "softmax, positions in every layer"
+OURS, MATCHED, ROTARY = "oscillator", "softmax, positions in every layer", "softmax, rotary"
 FAMILIES: Mapping[str, Family] = {
     OURS: Family(Oscillator(gain="learned"), {"d_osc": (8, 16, 32, 48), "sharpness": (1, 2, 4, 8)}),
     "softmax": Family(Softmax()),
     "softmax, temperature": Family(SoftmaxTemperature(), {"temperature": (0.5, 1.0)}),
     MATCHED: Family(SoftmaxPositions(), {"deviation": (0.02, 0.2), "positions": OWN_POSITIONS}),
-    "softmax, rotary": Family(
-        SoftmaxRope(), {"base": (100.0, 10_000.0), "positions": OWN_POSITIONS}
-    ),
+    ROTARY: Family(SoftmaxRope(), {"base": (100.0, 10_000.0), "positions": OWN_POSITIONS}),
     "softmax, linear biases": Family(
         SoftmaxAlibi(), {"octaves": (4.0, 8.0), "positions": OWN_POSITIONS}
     ),
@@ -126,8 +125,9 @@ STAGES: Mapping[str, Stage] = {
     "length": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),
     "scale": Stage(epochs=30, seeds=(60, 61, 62), precision="tf32"),
     "rate": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),  # paired with T = 48's
+    "rotary": Stage(epochs=30, seeds=tuple(range(100, 110)), test=True),
 }
-FINALISTS = 3  # of each family
+FINALISTS = 4  # of each family, both dropouts among them
 ASKED = (16, 32)  # d_osc at which a win is asked for
 LENGTHS = (48, 128, 256)  # inputs, each of a window of a word more; the first is everyone's
 LARGE: Mapping[str, int] = {"layers": 6, "d_model": 384, "heads": 6, "d_ff": 1536}
@@ -200,12 +200,13 @@ def trial_runs(family: str) -> tuple[Run, ...]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the finals chose: ours, the best softmax of any family, the best of the matched one."""
+    """What the finals chose: ours, the best softmax of any family, the best of two families."""
 
     ours: Configuration
     best: Configuration
     family: str  # the best softmax's
     matched: Configuration  # softmax with the numbers of the anchors in position tables
+    rotary: Configuration  # softmax with rotary positions
 
 
 def asked(ours: Configuration) -> dict[int, Configuration]:
@@ -330,6 +331,40 @@ def scale_runs(chosen: Chosen) -> list[Run]:
     return [run for c in three for run in larger(c)]
 
 
+def confirmed_spheres(chosen: Chosen) -> dict[str, Configuration]:
+    """Ours as chosen, and at the dimensions that the question asks about, by name."""
+    return {"ours": chosen.ours} | narrower(chosen.ours)
+
+
+def with_rotations(ours: Configuration, chosen: Chosen) -> Configuration:
+    """One of them with the rotations of the best rotary softmax in its couplings; nothing is tuned.
+
+    Whether there are sinusoids besides is taken from there, too.
+    """
+    m, rotary = _any(ours.mechanism), _any(chosen.rotary.mechanism)
+    turned = OscillatorRope(m.d_osc, m.sharpness, m.gain, rotary.base)
+    return replace(ours, mechanism=turned, positions=chosen.rotary.positions)
+
+
+def with_both(chosen: Chosen) -> Configuration:
+    """Their opponent besides the best softmax: a rotary softmax with a table in every layer, too.
+
+    It has what an oscillator with rotary couplings has of positions.
+    """
+    rotary, tables = _any(chosen.rotary.mechanism), _any(chosen.matched.mechanism)
+    return replace(chosen.rotary, mechanism=SoftmaxRopePositions(rotary.base, tables.deviation))
+
+
+def _any(mechanism: Mechanism) -> Any:
+    """With the fields of its own kind, which its type does not tell."""
+    return mechanism
+
+
+def rotary_runs(chosen: Chosen) -> list[Run]:
+    ours = [with_rotations(c, chosen) for c in confirmed_spheres(chosen).values()]
+    return [run for c in (*ours, with_both(chosen)) for run in STAGES["rotary"].runs(c)]
+
+
 # what each stage after the choice trains
 LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "confirm": confirm_runs,
@@ -338,6 +373,7 @@ LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "length": length_runs,
     "scale": scale_runs,
     "rate": rate_runs,
+    "rotary": rotary_runs,
 }
 
 

@@ -121,7 +121,7 @@ def goal(evidence: Evidence, chosen: Chosen) -> str:
 
 
 def what_would_change_it(evidence: Evidence) -> str:
-    """Where ours is not better as chosen: which of its other models are, or are level."""
+    """Where ours is not better as chosen: which of its other models are, or are not told apart."""
     chosen = choose.chosen(evidence)
     c = confirm.comparisons(evidence, chosen)["ours"] if chosen else Undecided("")
     if chosen is None or isinstance(c, Undecided) or (c.welch.value < 0 and c.welch.p < ALPHA):
@@ -130,13 +130,13 @@ def what_would_change_it(evidence: Evidence) -> str:
     if not others:
         return ""
     ahead = {what: x for what, x in others.items() if x.interval(0.95)[1] < 0}
-    level = [what for what, x in others.items() if x.interval(0.95)[0] <= 0 and what not in ahead]
+    unclear = [what for what, x in others.items() if x.interval(0.95)[0] <= 0 and what not in ahead]
     shown = [f"{what} {_change(x)}" for what, x in ahead.items()]
     return (
         f"What would change it: {len(others)} other models of ours on the sphere, each against "
         f"{BEST} by its own 95 % interval, not corrected for number. Ahead: "
-        f"{'; '.join(shown) or 'none'}. Level: {'; '.join(level) or 'none'}. Behind: "
-        f"{len(others) - len(ahead) - len(level)}."
+        f"{'; '.join(shown) or 'none'}. Not told apart: {'; '.join(unclear) or 'none'}. Behind: "
+        f"{len(others) - len(ahead) - len(unclear)}."
     )
 
 
@@ -151,12 +151,18 @@ def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]
         c = found[name]
         if isinstance(c, Comparison):
             yield f"{name} (test)", c.welch
-    for what, runs_of in {**further.SIZES, **further.RATES}.items():
+    for what, runs_of in further.SIZES.items():
         ours, best = (evidence.of(runs_of(c)) for c in (chosen.ours, chosen.best))
         apart = further.difference(ours, best, "ours")
         itself = what == f"T = {LENGTHS[0]}"
         if isinstance(apart, Estimate) and not itself and not further.too_small(what, ours, best):
             yield f"{what} (validation)", apart
+    # a rate that spoils the softmax more than ours would change nothing
+    best = further.at_its_best_rate(evidence, chosen.best)
+    for what, runs_of in further.RATES.items():
+        apart = further.difference(evidence.of(runs_of(chosen.ours)), best, "ours")
+        if isinstance(apart, Estimate):
+            yield f"{what} (validation, softmax at its best rate)", apart
 
 
 def _is_spherical(c: Configuration) -> bool:
