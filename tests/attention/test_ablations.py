@@ -1,5 +1,6 @@
 """Appendix E: each alternative starts as the plain layer and changes what it says."""
 
+import pytest
 import torch
 
 import lohe
@@ -57,3 +58,28 @@ def test_amplification_sits_inside_the_coupling_function(rng):
     f, g, v = amplified.front_end(x, x, x)
     w = ops.couplings(amplified.problem(f, g, v))
     torch.testing.assert_close(w, expected, rtol=0, atol=ROUNDING)
+
+
+def test_offsets_say_that_they_add_for_themselves(rng):
+    _, offset = layers(rng, PositionOffsetAttention)
+    offset.drive = lambda couplings, anchors: 0 * anchors
+    with pytest.raises(ValueError, match="would ignore drive="):
+        offset(torch.zeros(1, 3, 8).double())
+
+
+def test_offsets_of_zero_change_nothing_where_exponentials_are_large(rng):
+    x = 40 * torch.randn(2, 10, 8, generator=rng)
+    plain = lohe.OscillatorAttention(8, 2, 12, coupling="exp", generator=rng)
+    offset = PositionOffsetAttention(8, 2, 12, coupling="exp", generator=rng)
+    offset.load_state_dict(plain.state_dict(), strict=False)
+    torch.testing.assert_close(offset(x), plain(x), rtol=0, atol=1e-4)
+
+
+def test_offsets_settle_in_float32_under_autocast(rng):
+    x = torch.randn(2, 10, 8, generator=rng)
+    offset, seen = PositionOffsetAttention(8, 2, 12, generator=rng), []
+    exact = offset.settle
+    offset.settle = lambda h: seen.append(h.dtype) or exact(h)
+    with torch.autocast("cpu", torch.bfloat16):
+        offset(x)
+    assert seen == [torch.float32]

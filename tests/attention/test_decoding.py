@@ -7,6 +7,8 @@ import torch
 
 import lohe
 from accuracy import ROUNDING
+from lohe.models import Amplified
+from lohe.substrates import FiniteHorizon, SequentialStart
 
 OPTIONS = {
     "p = 1": {},
@@ -78,3 +80,47 @@ def test_a_cache_belongs_to_its_layer(other, rng):
 def test_only_a_causal_layer_decodes(rng):
     with pytest.raises(ValueError, match="causal=True"):
         lohe.OscillatorAttention(8, 2, 5, generator=rng).decode(torch.zeros(1, 1, 8))
+
+
+@pytest.mark.parametrize("key_mask", [torch.zeros(2, 3), torch.ones(2, 1).bool()])
+def test_a_mask_of_keys_is_checked_as_elsewhere(rng, key_mask):
+    """An additive one, 0 where it may attend, would have been turned round."""
+    layer = lohe.OscillatorAttention(8, 2, 5, causal=True, generator=rng)
+    with pytest.raises(ValueError, match="`key_mask` must be"):
+        layer.decode(torch.zeros(2, 3, 8), key_mask=key_mask)
+
+
+@pytest.mark.parametrize("sharpness", [1, 2.5])
+def test_what_failed_can_be_tried_again(rng, sharpness):
+    layer = lohe.OscillatorAttention(8, 2, 9, sharpness=sharpness, causal=True, generator=rng)
+    x = torch.randn(2, 5, 8, generator=rng)
+    _, cache = layer.decode(x[:, :4])
+    exact, layer.settle = layer.settle, lambda h: 1 / 0
+    with pytest.raises(ZeroDivisionError):
+        layer.decode(x[:, 4:], cache)
+    layer.settle = exact
+    out, cache = layer.decode(x[:, 4:], cache)
+    assert cache.tokens == 5
+    torch.testing.assert_close(out, layer(x)[:, 4:], rtol=0, atol=1e-6)
+
+
+def test_what_counts_tokens_from_the_first_does_not_decode(rng):
+    amplified = Amplified().build(8, 2, 9, causal=True, generator=rng)
+    with pytest.raises(ValueError, match="CouplingAmplification takes the first token that it is"):
+        amplified.decode(torch.zeros(1, 1, 8))
+    with pytest.raises(ValueError, match="which places 2 queries have among 5 keys is not said"):
+        amplified.attend(torch.zeros(1, 2, 8), *2 * (torch.zeros(1, 5, 8),))
+    layer = lohe.OscillatorAttention(8, 2, 9, causal=True, generator=rng)
+    layer.settle = FiniteHorizon(1.0, start=SequentialStart(0.0, rng))
+    with pytest.raises(ValueError, match="FiniteHorizon takes the first token that it is given"):
+        layer.decode(torch.zeros(1, 1, 8))
+
+
+@pytest.mark.parametrize("sharpness", [1, 4])
+def test_one_key_is_read_wherever_the_oscillator_is(rng, sharpness):
+    """Also on a device that leaves it opposite: sums over keys would cancel there."""
+    layer = lohe.OscillatorAttention(8, 1, 64, causal=True, sharpness=sharpness, generator=rng)
+    x = torch.randn(500, 1, 8, generator=rng)
+    layer.settle = FiniteHorizon(0.01, generator=rng)
+    out, _ = layer.decode(x)
+    torch.testing.assert_close(out, layer.to_out(layer.to_v(x)), rtol=0, atol=1e-6)

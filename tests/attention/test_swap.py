@@ -140,3 +140,28 @@ def test_other_refusals(rng, x):
     attention = model.layers[0].self_attn
     with pytest.raises(ValueError, match="needs the attn_mask"):
         attention(x, x, x, is_causal=True)
+
+
+def test_one_module_under_two_names_is_swapped_under_both(rng):
+    shared = nn.MultiheadAttention(16, 4, batch_first=True)
+    both = swap_attention(nn.ModuleList([shared, shared]), 20, generator=rng)
+    assert both[0] is both[1]
+    assert isinstance(both[0], MultiheadOscillatorAttention)
+
+
+def test_a_hint_of_causality_means_the_mask_that_comes_with_it(rng):
+    """Fewer queries than keys: PyTorch's first query is at the first key, ours at a later one."""
+    layer = swap_attention(nn.MultiheadAttention(16, 4, batch_first=True), 20, generator=rng)
+    q, k = torch.randn(1, 3, 16, generator=rng), torch.randn(1, 7, 16, generator=rng)
+    hidden = torch.ones(3, 7, dtype=torch.bool).triu(1)
+    with_hint, without = (layer(q, k, k, attn_mask=hidden, is_causal=x)[0] for x in (True, False))
+    assert torch.equal(with_hint, without)
+
+
+def test_what_was_frozen_stays_frozen(rng):
+    model = swap_attention(encoder().requires_grad_(False), 20, generator=rng)
+    trained = [name for name, p in model.named_parameters() if p.requires_grad]
+    assert [name.rpartition(".")[2] for name in trained] == ["anchors", "anchors"]
+    layer = swap_attention(nn.MultiheadAttention(16, 4), 20, generator=rng, freeze_values=True)
+    frozen = [name for name, p in layer.named_parameters() if not p.requires_grad]
+    assert frozen == ["layer.to_v.weight", "layer.to_v.bias"]

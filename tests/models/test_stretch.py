@@ -19,7 +19,7 @@ from lohe.models import (
     attention_layers,
     stretched,
 )
-from lohe.models.positions import sinusoids
+from lohe.models.positions import positions, sinusoids
 from lohe.models.stretch import places
 
 UNIT = {
@@ -155,3 +155,18 @@ def test_a_stretch_that_makes_no_sense_is_explained(rng):
         stretched(old, 6, trained=7)
     with pytest.raises(ValueError, match="trained=8, but the model has 7 positions"):
         stretched(old, 20, trained=8)
+
+
+def test_stretching_twice_is_stretching_once():
+    table = positions("sinusoidal", 50, 8)
+    twice = stretched(stretched(table, 97, trained=49), 193, trained=97)
+    once = stretched(table, 193, trained=49)
+    torch.testing.assert_close(twice.table, once.table, rtol=0, atol=1e-5)
+
+
+def test_a_gain_has_no_sign_to_pass_through_zero():
+    layer = Amplified().build(d_model=8, heads=2, max_tokens=3)
+    with torch.no_grad():
+        layer.to_f.coupling_gain[:, 1] = -1.0
+    longer = stretched(layer, 5, trained=3).to_f.coupling_gain
+    torch.testing.assert_close(longer, torch.ones_like(longer))

@@ -262,3 +262,39 @@ def test_raising_a_coupling_need_not_raise_its_weight():
         return reference.attention(reference.similarity(z, p.anchors))[..., 0, 0]
 
     assert (weight(raised) < weight(w)).any()
+
+
+@pytest.mark.parametrize("sharpness", [1, 2.5])
+def test_what_is_not_a_number_is_not_read_as_one(rng, sharpness):
+    """A row of NaN stays one: as uniform weights, a model that diverged would look fine."""
+    similarity = torch.rand(2, 3, 4, generator=rng)
+    similarity[0, 1, 2] = torch.nan
+    a = reference.attention(similarity, sharpness=sharpness)
+    assert a[0, 1].isnan().all()
+    assert a.isnan().sum() == 4
+
+
+@pytest.mark.parametrize("backend", ["reference", "chunked", "auto"])
+def test_keys_that_are_read_alone_may_stand_opposite(rng, backend):
+    """z rests at one anchor, and the two that are read lie nearly against it."""
+    f, g, v = (torch.randn(1, 1, 60, 4, generator=rng) for _ in range(3))
+    angle = torch.zeros(60, dtype=torch.float64)
+    angle[58:] = torch.pi - torch.tensor([0.2, 0.1])
+    anchors = torch.stack([angle.cos(), angle.sin()], dim=-1)[None]
+    drives, reads = torch.ones(2, 1, 1, 1, 60).bool()
+    drives[..., 58:], reads[..., :58] = False, False
+    call = {"mask": drives, "readout_mask": reads, "sharpness": 3, "backend": backend}
+    out = lohe.oscillator_attention(f, g, v, anchors.float(), **call)
+    exact = (1 + angle[58:].cos()) ** 3
+    expected = (exact / exact.sum()) @ v[0, 0, 58:].double()
+    torch.testing.assert_close(out[0, 0].double(), expected.expand(60, -1), rtol=0, atol=1e-3)
+
+
+@pytest.mark.parametrize("name", ["gain", "sharpness"])
+def test_a_number_for_each_head_may_be_more_precise_than_the_rest(make, name):
+    inputs = {k: x.float() for k, x in make(9).items()}
+    given = torch.full((inputs["anchors"].shape[0],), 2.0)
+    with_float, with_double = (
+        lohe.oscillator_attention(**inputs, **{name: x}) for x in (given, given.double())
+    )
+    assert torch.equal(with_float, with_double)

@@ -45,6 +45,25 @@ def test_vmap_over_a_pack_of_models_is_a_loop(make, backend, call):
     torch.testing.assert_close(together, apart, rtol=0, atol=ROUNDING)
 
 
+@BACKENDS
+@CALLS
+@pytest.mark.parametrize("heads", [1, 2])
+def test_gradients_of_a_pack_are_those_of_its_models(rng, backend, call, heads):
+    """With one head, too, where the axis of models and that of heads are one."""
+    sizes = {"f": (9, 4), "g": (9, 4), "v": (9, 3)}
+    packs = {n: torch.randn(2, 3, heads, *s, generator=rng).double() for n, s in sizes.items()}
+    packs["anchors"] = torch.randn(2, heads, 9, 2, generator=rng).double()
+    weight = torch.randn(3, heads, 9, 3, generator=rng).double()
+
+    def loss(x):
+        return (weight * lohe.oscillator_attention(**x, backend=backend, **call)).sum()
+
+    together = vmap(grad(loss))(packs)
+    for name, found in together.items():
+        apart = [grad(loss)({n: x[m] for n, x in packs.items()})[name] for m in range(2)]
+        torch.testing.assert_close(found, torch.stack(apart), rtol=0, atol=ROUNDING)
+
+
 @pytest.mark.parametrize("backend", ["chunked", "auto"])
 @pytest.mark.parametrize("mapped", ["f", "v", "anchors"])
 def test_vmap_over_one_input_leaves_the_others_shared(make, backend, mapped):

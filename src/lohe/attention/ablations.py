@@ -21,6 +21,8 @@ class CouplingAmplification(nn.Module):
     The gain sits inside σ as in the published code; the paper's wording suggests outside (D17).
     """
 
+    by_position = True  # from the first token that it is given on
+
     def __init__(self, to_f: nn.Module, heads: int, max_tokens: int):
         super().__init__()
         self.to_f = to_f
@@ -54,16 +56,22 @@ class PositionOffsetAttention(OscillatorAttention):
         need_weights: bool = False,
         causal: bool | None = None,
     ) -> Tensor | tuple[Tensor, Tensor]:
+        if self.drive is not reference.drive:
+            raise ValueError(
+                "PositionOffsetAttention adds its couplings itself, since anchors differ for each "
+                f"pair, and would ignore drive={self.drive!r}. `settle` can be replaced."
+            )
         f, g, v = self.front_end(queries, keys, values)
         p = self.problem(f, g, v, mask=mask, key_mask=key_mask, causal=causal)
-        turned = self._turned(p.anchors, f.shape[2])
-        h = torch.einsum("bhij,hijd->bhid", ops.couplings(p, self.backend), turned)
-        z = self.settle(h)
-        similarity = 1 + torch.einsum("bhid,hijd->bhij", z, turned) * reference.per_head(
-            1.0 if p.gain is None else p.gain
-        )
-        a = reference.attention(similarity, sharpness=p.sharpness, allowed=p.reads.dense())
-        out = self.to_out(merge_heads(reference.output(a, v)))
+        with reference.as_typed(f):
+            turned = self._turned(p.anchors, f.shape[2])
+            w = ops.couplings(p, self.backend, shifted=self.settle is ops.fixed_point)
+            z = self.settle(torch.einsum("bhij,hijd->bhid", w, turned))
+            gain = reference.per_head(1.0 if p.gain is None else p.gain)
+            similarity = 1 + torch.einsum("bhid,hijd->bhij", z, turned) * gain
+            a = reference.attention(similarity, sharpness=p.sharpness, allowed=p.reads.dense())
+            out = reference.output(a, v)
+        out = self.to_out(merge_heads(out))
         return (out, a) if need_weights else out
 
     def _turned(self, anchors: Tensor, queries: int) -> Tensor:

@@ -11,6 +11,7 @@ from lohe import ops, sphere
 from lohe.ops import linear, reference
 from lohe.ops.available import HAS_TRITON, serves
 from lohe.ops.masks import Allowed
+from lohe.ops.problem import check_mask
 from lohe.transforms import under_transforms
 
 
@@ -37,7 +38,7 @@ class Cache:
         return sum(x.numel() * x.element_size() for x in held if x is not None)
 
     def append(
-        self, g: Float[Tensor, "batch heads new d_h"], key_mask: Bool[Tensor, "batch new"] | None
+        self, g: Float[Tensor, "batch heads new d_h"], key_mask: Tensor | None
     ) -> tuple[Float[Tensor, "batch heads seen d_h"], Bool[Tensor, "batch seen"] | None]:
         """Remember the keys of new tokens; all keys so far and which of them may be used."""
         start, stop = self.tokens, self.tokens + g.shape[2]
@@ -53,11 +54,12 @@ class Cache:
                 "sequences."
             )
         self.g = _write(self.g, g, start, self.max_tokens)
-        if key_mask is not None and self.key_mask is None:
-            self.key_mask = torch.ones(
-                g.shape[0], self.max_tokens, dtype=torch.bool, device=g.device
-            )
-        if key_mask is not None and self.key_mask is not None:
+        if key_mask is not None:
+            batch, heads, new, _ = g.shape
+            check_mask("key_mask", key_mask, (batch, heads, new, new))
+            if self.key_mask is None:
+                every = torch.ones(batch, self.max_tokens, dtype=torch.bool, device=g.device)
+                self.key_mask = every
             self.key_mask[:, start:stop] = key_mask
         self.tokens = stop
         return self.g[:, :, :stop], None if self.key_mask is None else self.key_mask[:, :stop]
@@ -103,15 +105,22 @@ class Cache:
         oscillators: Float[Tensor, "batch heads new d_osc"],
         v: Float[Tensor, "batch heads new d_h"],
         backend: str,
+        *,
+        at_rest: bool,
     ) -> Float[Tensor, "batch heads new d_h"]:
-        """Eqs. 5 and 6 for the new tokens, over all tokens so far."""
+        """Eqs. 5 and 6 for the new tokens, over all tokens so far; `at_rest` as in `ops.readout`.
+
+        What it began with, a state or values, it goes on with, also on another device.
+        """
         new = v.shape[2]
-        if not ops.takes_state(p, self.max_tokens):
+        begun = self.state is not None or (at_rest and self.v is None)
+        if not (begun and ops.takes_state(p, self.max_tokens)):
             self.v = _write(self.v, v, self.tokens - new, self.max_tokens)
             values = self.v[:, :, : self.tokens]  # as they are: kernels read 16 bits
             if p.anchors.dtype == torch.float64:
                 values = values.double()
-            return ops.readout(replace(p, v=values), oscillators, backend)
+            whole = replace(p, v=values)
+            return ops.readout(whole, oscillators, backend, at_rest=at_rest)
         parts = tuple(x if x.shape[-1] == 1 else x[..., -new:] for x in p.reads.parts)
         allowed = Allowed(new, new, v.device, causal=True, parts=parts)
         z, r, v = oscillators, p.anchors[:, -new:], v.to(p.anchors.dtype)

@@ -8,6 +8,7 @@ will do.
 import math
 from collections.abc import Callable
 from numbers import Integral, Real
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -16,6 +17,7 @@ from lohe import ops, sphere
 from lohe.attention.decoding import Cache
 from lohe.attention.projections import check_input, check_width, linear, merge_heads, split_heads
 from lohe.ops import reference
+from lohe.ops.checks import require_not_overflown
 from lohe.ops.coupling import COUPLINGS
 
 ANCHORS = ("sphere", "free")
@@ -104,6 +106,16 @@ class OscillatorAttention(nn.Module):
         """Whether the network adds and settles exactly: no device stands in between."""
         return self.drive is reference.drive and self.settle is ops.fixed_point
 
+    @property
+    def _counts_positions(self) -> bool:
+        """Whether F was wrapped by something that takes its first token for the first of all."""
+        return getattr(self.to_f, "by_position", False)
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        if name in ("drive", "settle"):
+            self._modules.pop(name, None)  # where a module was, only a module could be
+        super().__setattr__(name, value)
+
     def forward(
         self,
         x: Tensor,  # (batch, tokens, d_model)
@@ -135,11 +147,17 @@ class OscillatorAttention(nn.Module):
         `causal` overrides the layer's, and aligns the last query with the last key.
         """
         f, g, v = self.front_end(queries, keys, values)
+        if self._counts_positions and f.shape[2] != g.shape[2]:
+            raise ValueError(
+                f"{type(self.to_f).__name__} knows the queries by their places, and which places "
+                f"{f.shape[2]} queries have among {g.shape[2]} keys is not said. Give as many."
+            )
         p = self.problem(f, g, v, mask=mask, key_mask=key_mask, causal=causal)
         if self.ideal and not need_weights:
             return self.to_out(merge_heads(ops.attend(p, self.backend).to(v.dtype)))
         z = self.oscillators(p)
-        out = self.to_out(merge_heads(ops.readout(p, z, self.backend).to(v.dtype)))
+        out = ops.readout(p, z, self.backend, at_rest=self.ideal)
+        out = self.to_out(merge_heads(out.to(v.dtype)))
         return (out, ops.weights(p, z)) if need_weights else out
 
     def front_end(
@@ -198,6 +216,8 @@ class OscillatorAttention(nn.Module):
                 h = ops.drive(p, self.backend, shifted=self.settle is ops.fixed_point)
             else:
                 h = self.drive(ops.couplings(p, self.backend), p.anchors)
+            if p.coupling == "exp" and not self.ideal:
+                require_not_overflown(h)
             return self.settle(h)
 
     def decode(
@@ -226,25 +246,40 @@ class OscillatorAttention(nn.Module):
                 f"{type(self).__name__} attends in a way of its own, which decode() does not know: "
                 "call it on the whole sequence."
             )
-        with torch.no_grad():
-            f, g, v = self.front_end(x, x, x)
-            cache = Cache(self.max_tokens) if cache is None else cache
-            if not cache.tokens:
-                cache.layer = id(self)
-            elif cache.layer != id(self):
-                raise ValueError(
-                    f"The cache holds {cache.tokens} tokens as another layer sees them. Every "
-                    "layer decodes with a cache of its own, the one that its decode() returned."
-                )
-            keys, key_mask = cache.append(g, key_mask)
-            if self.ideal and self.backend in ("auto", "triton"):
-                options = (self.coupling, self.sharpness, self.gain, self.unit_anchors)
-                out = cache.attend(f, keys, v, key_mask, self.anchors, *options)
-                if out is not None:
-                    return self.to_out(merge_heads(out)), cache
-            p = self.problem(f, keys, None, key_mask=key_mask)
-            out = cache.readout(p, self.oscillators(p), v, self.backend)
-            return self.to_out(merge_heads(out.to(v.dtype))), cache
+        if self._counts_positions or getattr(self.settle, "within_sequence", False):
+            what = self.to_f if self._counts_positions else self.settle
+            raise ValueError(
+                f"{type(what).__name__} takes the first token that it is given for the first of "
+                "the sequence, and decode() gives new tokens only: call the layer on the whole "
+                "sequence."
+            )
+        cache = Cache(self.max_tokens) if cache is None else cache
+        if not cache.tokens:
+            cache.layer = id(self)
+        elif cache.layer != id(self):
+            raise ValueError(
+                f"The cache holds {cache.tokens} tokens as another layer sees them. Every "
+                "layer decodes with a cache of its own, the one that its decode() returned."
+            )
+        before = cache.tokens
+        try:
+            with torch.no_grad():
+                return self._decode(x, cache, key_mask), cache
+        except BaseException:
+            cache.tokens = before  # so that the same tokens can be tried again
+            raise
+
+    def _decode(self, x: Tensor, cache: Cache, key_mask: Tensor | None) -> Tensor:
+        f, g, v = self.front_end(x, x, x)
+        keys, key_mask = cache.append(g, key_mask)
+        if self.ideal and self.backend in ("auto", "triton"):
+            options = (self.coupling, self.sharpness, self.gain, self.unit_anchors)
+            out = cache.attend(f, keys, v, key_mask, self.anchors, *options)
+            if out is not None:
+                return self.to_out(merge_heads(out))
+        p = self.problem(f, keys, None, key_mask=key_mask)
+        out = cache.readout(p, self.oscillators(p), v, self.backend, at_rest=self.ideal)
+        return self.to_out(merge_heads(out.to(v.dtype)))
 
     def extra_repr(self) -> str:
         said = [

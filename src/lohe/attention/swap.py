@@ -36,7 +36,7 @@ def swap_attention(
     found = [
         (parent, name, child)
         for parent in model.modules()
-        for name, child in parent.named_children()
+        for name, child in parent._modules.items()  # named_children() has a module once
         if isinstance(child, nn.MultiheadAttention)
     ]
     if not found:
@@ -109,6 +109,8 @@ class MultiheadOscillatorAttention(nn.Module):
         query, key, value = (self._batch_first(x) for x in (query, key, value))
         if is_causal and attn_mask is None:
             raise ValueError("is_causal=True needs the attn_mask that it describes, as in PyTorch.")
+        # the hint spares a mask, where PyTorch's (top left) is ours (bottom right)
+        is_causal = is_causal and query.shape[1] == key.shape[1]
         mask = None if is_causal else _allowed(attn_mask, "attn_mask")
         key_mask = _allowed(key_padding_mask, "key_padding_mask")
         if mask is not None and mask.ndim == 3:  # (batch * heads, queries, keys)
@@ -122,7 +124,7 @@ class MultiheadOscillatorAttention(nn.Module):
             mask=mask,
             key_mask=key_mask,
             need_weights=need_weights,
-            causal=is_causal or None,  # the hint spares the T x T mask that it describes
+            causal=is_causal or None,
         )
         out, weights = result if isinstance(result, tuple) else (result, None)
         if weights is not None and average_attn_weights:
@@ -153,18 +155,20 @@ def _check_swappable(original: nn.MultiheadAttention) -> None:
 
 def _carry_over(original: nn.MultiheadAttention, layer: OscillatorAttention) -> None:
     assert original.in_proj_weight is not None
-    with torch.no_grad():
-        into = (layer.to_f, layer.to_g, layer.to_v)
-        for to, weight in zip(into, original.in_proj_weight.chunk(3), strict=True):
-            to.get_parameter("weight").copy_(weight)
-        if original.in_proj_bias is not None:
-            for to, bias in zip(into, original.in_proj_bias.chunk(3), strict=True):
-                to.get_parameter("bias").copy_(bias)
-        layer.to_out.weight.copy_(original.out_proj.weight)
-        if original.out_proj.bias is None:
-            layer.to_out.bias.zero_()
-        else:
-            layer.to_out.bias.copy_(original.out_proj.bias)
+    for name, joint in (("weight", original.in_proj_weight), ("bias", original.in_proj_bias)):
+        into = (layer.to_f, layer.to_g, layer.to_v) if joint is not None else ()
+        for to, part in zip(into, () if joint is None else joint.chunk(3), strict=True):
+            _copy(to.get_parameter(name), part)
+    _copy(layer.to_out.weight, original.out_proj.weight)
+    nn.init.zeros_(layer.to_out.bias)
+    if original.out_proj.bias is not None:
+        _copy(layer.to_out.bias, original.out_proj.bias)
+
+
+def _copy(into: Tensor, source: Tensor) -> None:
+    """What was frozen stays frozen."""
+    into.data.copy_(source.detach())
+    into.requires_grad_(into.requires_grad and source.requires_grad)
 
 
 def _allowed(ignored: Tensor | None, name: str) -> Tensor | None:

@@ -19,6 +19,7 @@ class PositionTable(nn.Module):
 
     def __init__(self, table: Float[Tensor, "max_tokens d_model"]):
         super().__init__()
+        self.spacing = 1.0  # of neighbours, where the rows are sinusoids
         if isinstance(table, nn.Parameter):
             self.table = table
         else:  # it can be made again: not for the checkpoint

@@ -30,7 +30,8 @@ def stretched(model: Model, max_tokens: int, *, trained: int) -> Model:
     Token t takes the place s = t (trained - 1) / (max_tokens - 1). Anchors between two old ones lie
     on the great circle through them, unit vectors (free ones with a length in between); learned
     tables are interpolated linearly; sinusoids, rotary positions and linear biases take s for t.
-    Where s is a whole number everything is as it was.
+    Where s is a whole number everything is as it was. The distances of sinusoids, rotations and
+    biases are not in a `state_dict`: stretch again after loading one.
 
     A language model has one anchor more than its inputs have tokens, and that one was never
     trained: `trained` is 49 for chunks of 50.
@@ -63,7 +64,7 @@ def _stretch(module: nn.Module, max_tokens: int, trained: int) -> None:
         offsets = places(max_tokens, trained, rows).on_line(rows)
         module.phase_offsets = _like(module.phase_offsets, offsets[:, 0])
     if isinstance(module, CouplingAmplification):
-        rows = module.coupling_gain[..., None]
+        rows = module.coupling_gain[..., None].abs()  # its sign has no meaning
         gains = places(max_tokens, trained, rows).on_line(rows)
         module.coupling_gain = _like(module.coupling_gain, gains[..., 0])
     if isinstance(module, PositionedAttention):
@@ -74,8 +75,9 @@ def _stretch(module: nn.Module, max_tokens: int, trained: int) -> None:
         if isinstance(module.table, nn.Parameter):
             module.table = _like(module.table, at.on_line(module.table))
         else:
-            module.table = sinusoids_at(at.place, module.table.shape[1]).to(module.table)
-    if isinstance(module, RotaryAttention | AlibiAttention):
+            place = at.place * module.spacing
+            module.table = sinusoids_at(place, module.table.shape[1]).to(module.table)
+    if isinstance(module, RotaryAttention | AlibiAttention | PositionTable):
         module.spacing *= (trained - 1) / max(1, max_tokens - 1)
 
 

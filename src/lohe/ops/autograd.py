@@ -184,4 +184,5 @@ def _fold(x: Tensor, mapped: int | None, size: int, heads: int) -> Tensor:
         x = x.unsqueeze(axis)
     sizes = list(x.shape)
     sizes[axis : axis + 2] = size, heads
-    return torch.broadcast_to(x, sizes).flatten(axis, axis + 1)
+    # with one head, flatten leaves a view in another order, which the ops take for their own
+    return torch.broadcast_to(x, sizes).flatten(axis, axis + 1).contiguous()

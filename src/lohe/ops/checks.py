@@ -60,3 +60,13 @@ def require_positive(couplings: Tensor, allowed: Tensor | None) -> None:
             "The coupling function must return positive, finite couplings (Eq. 2: w_ij > 0); the "
             f"smallest is {lowest}. Add a positive floor, as relu(x) + 1e-3 does."
         )
+
+
+def require_not_overflown(drive: Tensor) -> None:
+    """Exponential couplings are kept from overflowing only where their scale does not matter."""
+    if active(default=True) and not bool(torch.isfinite(drive).all()):
+        raise ValueError(
+            "The drive of exponential couplings is not finite. A device sees exp(f·g / sqrt(d_h)) "
+            "as it is, where exact settling may divide each row by its largest: keep scores below "
+            "80, or use another coupling. `lohe.checks(False)` lets it through."
+        )

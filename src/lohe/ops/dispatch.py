@@ -138,7 +138,8 @@ def attend(p: Problem, backend: str = "auto") -> Tensor:
             return attention.attention(
                 f, p.g, p.v, p.anchors, p.drives, coupling=p.coupling, scale=scale, gain=gain
             )
-    return readout(p, unit(drive(p, backend, shifted=True)), backend)  # Eq. 4
+    z = unit(drive(p, backend, shifted=True))  # Eq. 4
+    return readout(p, z, backend, at_rest=True)
 
 
 def drive(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Tensor:
@@ -186,19 +187,27 @@ def couplings(p: Problem, backend: str = "auto", *, shifted: bool = False) -> Te
 
 
 def readout(
-    p: Problem, oscillators: Float[Tensor, "batch heads i d_osc"], backend: str = "auto"
+    p: Problem,
+    oscillators: Float[Tensor, "batch heads i d_osc"],
+    backend: str = "auto",
+    *,
+    at_rest: bool = False,
 ) -> Tensor:
-    """Eqs. 5 and 6 from where the oscillators settled: (batch, heads, queries, d_v)."""
+    """Eqs. 5 and 6 from where the oscillators settled: (batch, heads, queries, d_v).
+
+    `at_rest`: that is the fixed point of Eq. 4. Elsewhere all weights of a row may nearly vanish,
+    and sums over keys before they meet z, which `linear` takes, would cancel to rounding.
+    """
     assert p.v is not None
     backend = _choose(p, backend)
     z = oscillators.to(widened(p.v))
     with as_typed(p.f):
-        if backend == "triton" and not (p.is_linear and p.sharpness == 1):
+        if backend == "triton" and not (at_rest and p.is_linear and p.sharpness == 1):
             from lohe.ops.triton import sharp
 
             return sharp.readout(z, p.anchors, p.v, p.reads, sharpness=p.sharpness, gain=p.gain)
         v = wide(p.v)
-        if backend != "reference" and takes_state(p, p.reads.keys):
+        if backend != "reference" and at_rest and takes_state(p, p.reads.keys):
             power, gain = int(p.sharpness), 1.0 if p.gain is None else float(p.gain)
             return linear.readout(z, p.anchors, v, p.reads, sharpness=power, gain=gain)
         if backend == "chunked":
@@ -207,8 +216,11 @@ def readout(
 
 
 def takes_state(p: Problem, keys: int) -> bool:
-    """Whether the readout over so many keys is linear attention, and cheaper that way."""
-    return p.is_linear and linear.pays(p.anchors.shape[-1], int(p.sharpness), keys)
+    """Whether the readout at rest over so many keys is linear attention, and cheaper that way."""
+    # keys that are read and do not drive may all stand against z, and z·r + 1 to the p is rounding
+    if not p.is_linear or not (int(p.sharpness) == 1 or p.one_mask):
+        return False
+    return linear.pays(p.anchors.shape[-1], int(p.sharpness), keys)
 
 
 def weights(p: Problem, oscillators: Float[Tensor, "batch heads i d_osc"]) -> Tensor:

@@ -96,8 +96,8 @@ def problem(
         drives=Allowed(queries, keys, f.device, causal, drives),
         reads=Allowed(queries, keys, f.device, causal, reads),
         coupling=coupling,
-        sharpness=sharpness,
-        gain=gain,
+        sharpness=sharpness.to(precise) if isinstance(sharpness, Tensor) else sharpness,
+        gain=gain.to(precise) if isinstance(gain, Tensor) else gain,
         scale=d_h**-0.5 if scale is None else _finite(scale),
         unit_anchors=normalize_anchors,
     )

@@ -118,7 +118,8 @@ def attention(
     total = x.sum(dim=-1, keepdim=True)
     uniform = torch.ones_like(x[..., :1, :]) if allowed is None else allowed.to(x.dtype)
     keys = uniform.sum(dim=-1, keepdim=True)
-    return torch.where(total > 0, x / torch.where(total > 0, total, 1), uniform / keys.clamp(min=1))
+    none = total == 0  # and not NaN, which is to be seen
+    return torch.where(none, uniform / keys.clamp(min=1), x / torch.where(none, 1, total))
 
 
 def output(
