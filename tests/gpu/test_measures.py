@@ -9,6 +9,7 @@ import short_contest
 from lohe.experiments.contest import measured
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.readouts import LearnedReadout
+from lohe.experiments.contest.rotary import OscillatorRope, SoftmaxRopePositions
 from lohe.experiments.contest.trials import STAGES, Configuration, Stage
 from lohe.experiments.measures import Bench
 from lohe.experiments.runner import complete
@@ -68,3 +69,25 @@ def test_devices_and_settling_run_there(benches, kind):
     assert len(numbers(there)) == len(numbers(here))
     for name in {"perplexity", "examples", "norm.median"} & here.result.keys():
         assert there.result[name] == pytest.approx(here.result[name], rel=CLOSE)
+
+
+@pytest.mark.parametrize(
+    "mechanism", [SHARP, OscillatorRope(5, 4, "learned"), SoftmaxRopePositions()]
+)
+def test_articles_of_the_test_are_scored_there(mechanism, tmp_path):
+    """A pack of two, as the confirmation trains it: the sum over articles is the score."""
+    root = short_contest.write_corpus(tmp_path / "data")
+    runs = Stage(1, (0, 1), test=True).runs(Configuration(mechanism))
+    found = {}
+    for device in ("cpu", DEVICE):
+        store = Store(tmp_path / device)
+        assert len(list(complete(runs, store, root=root, device=device))) == 1
+        found[device] = store.load(runs[0].recipe())
+    for seed in (0, 1):
+        there = found[DEVICE][seed]
+        parts = there.notes["parts"]["test"]
+        nats = sum(parts["article_nll"]) / sum(parts["article_targets"])
+        assert there.result["test.nats"] == pytest.approx(nats, rel=1e-5)
+        # dropout is the device's own, an epoch a single step
+        expected = found["cpu"][seed].result["test.nats"]
+        assert there.result["test.nats"] == pytest.approx(expected, rel=0.02)
