@@ -173,9 +173,9 @@ def test_the_whole_sphere_in_float32():  # its π is above π
 @pytest.mark.parametrize("angle", [45.0, -0.1, math.nan])
 def test_caps_have_angles_in_radians(angle):
     for ask, most in ((theory.cap_probability, 3.14), (theory.cap_bound, 1.57)):
-        for given in (angle, torch.tensor([1.0, angle], dtype=torch.float64)):
+        for wrong in (angle, torch.tensor([1.0, angle], dtype=torch.float64)):
             with pytest.raises(ValueError, match=rf"radians, .* {most}; got {angle}.*math.radians"):
-                ask(given, 3)
+                ask(wrong, 3)
 
 
 # --- rank of the readout -------------------------------------------------------------------------
