@@ -104,6 +104,8 @@ def test_oscillator_budgets_of_the_paper():
         ({"heads": -1}, "heads must be at least 1, got -1"),
         ({"d_osc": 1}, "d_osc must be at least 2, got 1"),
         ({"coupling": "tanh"}, "one of relu, softplus, elu, exp, got 'tanh'"),
+        ({"gain": "fixed"}, "a number > 0, \"learned\" or None, got 'fixed'"),
+        ({"gain": 0.0}, 'a number > 0, "learned" or None, got 0.0'),
     ],
 )
 def test_bad_input_is_refused_with_a_reason(wrong, message):
@@ -156,3 +158,9 @@ def test_a_real_power_costs_an_exponential():
     assert real.all_digital - whole.all_digital == cost.EXPONENTIAL * 81
     with pytest.raises(ValueError, match="sharpness must be >= 1"):
         cost.operations(9, 1, 2, sharpness=0.5)
+
+
+@pytest.mark.parametrize("gain", [0.5, 2.0, "learned"])
+def test_a_gain_is_counted_whatever_it_is(gain):
+    assert cost.operations(9, 1, 2, gain=gain) == cost.operations(9, 1, 2, gain=True)
+    assert cost.operations(9, 1, 2, gain=None) == cost.operations(9, 1, 2, gain=False)

@@ -158,6 +158,26 @@ def test_cap_decays_exponentially_in_dimension():
     assert slope[-1].item() == pytest.approx(math.log(math.sin(1.0)), rel=0.02)
 
 
+def test_caps_of_an_angle_that_requires_grad():
+    angle = torch.tensor([0.5, 1.0], requires_grad=True)
+    p = theory.cap_probability(angle, 3)
+    assert not p.requires_grad
+    torch.testing.assert_close(p, (1 - angle.detach().double().cos()) / 2)
+
+
+def test_the_whole_sphere_in_float32():  # its π is above π
+    torch.testing.assert_close(theory.cap_probability(torch.tensor(math.pi), 3).item(), 1.0)
+    torch.testing.assert_close(theory.cap_bound(torch.tensor(math.pi / 2), 2).item(), 0.5)
+
+
+@pytest.mark.parametrize("angle", [45.0, -0.1, math.nan])
+def test_caps_have_angles_in_radians(angle):
+    for ask, most in ((theory.cap_probability, 3.14), (theory.cap_bound, 1.57)):
+        for wrong in (angle, torch.tensor([1.0, angle], dtype=torch.float64)):
+            with pytest.raises(ValueError, match=rf"radians, .* {most}; got {angle}.*math.radians"):
+                ask(wrong, 3)
+
+
 # --- rank of the readout -------------------------------------------------------------------------
 
 
@@ -173,6 +193,13 @@ def test_rank_bounds_of_the_paper_and_beyond():
     assert [theory.readout_rank_bound(d, 1) for d in (2, 8, 32)] == [3, 9, 33]
     assert theory.readout_rank_bound(2, 4) == 9
     assert theory.readout_rank_bound(4, 4) == 55
+    assert theory.readout_rank_bound(4, 4.0) == 55
+
+
+@pytest.mark.parametrize("sharpness", [2.5, math.inf, math.nan])
+def test_a_real_power_has_no_rank_bound(sharpness):
+    with pytest.raises(ValueError, match=rf"whole number p >= 1; got {sharpness}.*no bound"):
+        theory.readout_rank_bound(2, sharpness)
 
 
 # --- questions without an answer -----------------------------------------------------------------

@@ -13,6 +13,7 @@ row so needs an array that also raises to the p-th power; where it cannot, the r
 last that can be had, since the sum and the division come after the power.
 """
 
+import math
 import operator
 from dataclasses import dataclass
 
@@ -66,12 +67,12 @@ def operations(
     causal: bool = False,
     *,
     sharpness: float = 1,
-    gain: bool = False,
+    gain: float | str | None = None,
 ) -> Operations:
     """Operations per inference of one attention layer, by softmax and by four implementations.
 
-    `coupling` is relu as in the paper's headline table; the trained models use softplus. `gain`:
-    whether there is one, learned or not.
+    `coupling` is relu as in the paper's headline table; the trained models use softplus. `gain` as
+    in the layers, None, a number or "learned"; or whether there is one, True or False.
 
     >>> kws = operations(tokens=49, heads=2, d_osc=2)
     >>> kws.softmax, kws.all_digital, kws.affine_physical
@@ -89,13 +90,17 @@ def operations(
             f"coupling must be one of {', '.join(COUPLINGS)}, got {coupling!r}. For another σ, "
             f"take the name that costs as much: relu without an exponential, softplus with one."
         )
+    gain = None if gain is False else gain
+    number = None if gain == "learned" else gain
+    if isinstance(number, str) or (number is not None and not 0 < number < math.inf):
+        raise ValueError(f'gain must be a number > 0, "learned" or None, got {gain!r}.')
     p = pairs(tokens, causal)
     sigma = nonlinearity(p, COUPLINGS[coupling])
     equilibration = fixed_point(p, d_osc) + sphere_normalization(tokens, d_osc)
     inner_products = readout(p, d_osc)
     affine = row_sum(p, tokens) + division(p)
     sharpened = affine + power(p, sharpness)
-    read = inner_products + amplification(p, gain) + sharpened
+    read = inner_products + amplification(p, gain is not None) + sharpened
     return Operations(
         softmax=heads * (nonlinearity(p, EXPONENTIAL) + affine),
         all_digital=heads * (sigma + equilibration + read),

@@ -74,9 +74,9 @@ def cap_probability(angle: float | Float[Tensor, "*batch"], d: int) -> Float[Ten
 
     The density is proportional to sin^(d-2) θ. In x = sin²(θ/2) that is the Beta law with both
     parameters (d-1)/2, whose distribution function keeps its digits in the far tail and at
-    the equator alike. Float64, on the CPU, 0 <= angle <= π.
+    the equator alike. Float64, on the CPU, without a gradient; 0 <= angle <= π.
     """
     from scipy.special import betainc  # a fifth of the time that `import lohe` would take
 
-    theta = torch.as_tensor(angle, dtype=torch.float64, device="cpu")
+    theta = torch.as_tensor(angle, dtype=torch.float64, device="cpu").detach()
     return torch.as_tensor(betainc((d - 1) / 2, (d - 1) / 2, torch.sin(theta / 2).square().numpy()))

@@ -68,18 +68,22 @@ def degenerate_bound(
 def cap_probability(angle: float | Float[Tensor, "*batch"], d_osc: int) -> Float[Tensor, "*batch"]:
     """Eq. 10: Pr(∠(z(0), -z*) < α) = Γ(d/2) / (√π Γ((d-1)/2)) ∫₀^α sin^(d-2) θ dθ, 0 <= α <= π.
 
+    Without a gradient.
+
     >>> cap_probability(math.pi / 4, d_osc=2)
     tensor(0.2500, dtype=torch.float64)
     """
     check_dimension(d_osc)
+    check_angle(angle, math.pi)
     return sphere.cap_probability(angle, d_osc)
 
 
 def cap_bound(angle: float | Float[Tensor, "*batch"], d_osc: int) -> Float[Tensor, "*batch"]:
-    """Proposition 5: the cap's probability is at most prefactor(d) α sin^(d-2) α, 0 < α < π/2.
+    """Proposition 5: the cap's probability is at most prefactor(d) α sin^(d-2) α, 0 <= α <= π/2.
 
     It decays exponentially in d_osc, since sin α < 1 and the prefactor grows as √(d/2π).
     """
+    check_angle(angle, math.pi / 2)
     alpha = torch.as_tensor(angle, dtype=torch.float64)
     return cap_prefactor(d_osc) * alpha * torch.sin(alpha) ** (d_osc - 2)
 
@@ -96,7 +100,7 @@ def cap_prefactor(d_osc: int) -> float:
     return math.exp(math.lgamma(d_osc / 2) - math.lgamma((d_osc - 1) / 2)) / math.sqrt(math.pi)
 
 
-def readout_rank_bound(d_osc: int, sharpness: int) -> int:
+def readout_rank_bound(d_osc: int, sharpness: float) -> int:
     """Largest rank of the similarity (1 + z_i·r_j)^p for unit z, r: C(d+p-1, p) + C(d+p-2, p-1).
 
     The dimension of the polynomials of degree p on the sphere; d + 1 at p = 1. Sharpening does
@@ -106,9 +110,12 @@ def readout_rank_bound(d_osc: int, sharpness: int) -> int:
     (3, 9)
     """
     check_dimension(d_osc)
-    if sharpness < 1:
-        raise ValueError(f"sharpness is the power of the readout, p >= 1; got {sharpness}.")
-    d, p = d_osc, sharpness
+    if not sharpness >= 1 or not float(sharpness).is_integer():
+        raise ValueError(
+            f"sharpness is the power of the readout, here a whole number p >= 1; got {sharpness}. "
+            "For a real p there is no bound but the number of tokens."
+        )
+    d, p = d_osc, int(sharpness)
     return math.comb(d + p - 1, p) + math.comb(d + p - 2, p - 1)
 
 
@@ -137,6 +144,16 @@ def weight_response(
     turned = others @ anchors.mT - (others * z).sum(dim=-1, keepdim=True) * cosine
     own = (anchors.square().sum(dim=-1).unsqueeze(-2) - cosine.square()) * counted
     return (own - similarity / total * turned) * allowed / (norm * total)
+
+
+def check_angle(angle: float | Float[Tensor, "*batch"], most: float) -> None:
+    alpha = torch.as_tensor(angle, dtype=torch.float64).detach()
+    wrong = ~((alpha >= 0) & (alpha <= most + 1e-6))  # π in float32 is above π; NaN is wrong too
+    if bool(wrong.any()):
+        raise ValueError(
+            f"A cap's angle is in radians, 0 <= angle <= {most:.2f}; got {alpha[wrong][0]}. "
+            "For degrees, math.radians converts."
+        )
 
 
 def check_dimension(d_osc: int) -> None:

@@ -129,6 +129,41 @@ def test_nothing_moves_without_a_drive(t, rng):
     torch.testing.assert_close(flow(z0, torch.zeros(3), t), z0)
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
+def test_half_precision_is_rounded_once_at_the_end(dtype, rng):
+    z0, h = (x.to(dtype) for x in starts_and_drives(50, 3, generator=rng))
+    z = flow(z0, h, 1.2345)
+    assert z.dtype == dtype
+    assert torch.equal(z, flow(z0.float(), h.float(), 1.2345).to(dtype))
+
+
+def test_time_has_the_digits_of_the_widest(rng):
+    z0, h = starts_and_drives(50, 3, generator=rng)
+    h = h.float()
+    still = torch.zeros(3, 3)
+    exact = flow(z0, h.double(), 0.1)
+    torch.testing.assert_close(flow(z0, h, 0.1), exact, rtol=0, atol=1e-14)
+    torch.testing.assert_close(flow(z0, h, 0.1, still), exact, rtol=0, atol=1e-14)
+
+
+def test_whole_numbers_are_numbers():
+    z0, h, quarter = torch.tensor([0, 1]), torch.tensor([2, 0]), torch.tensor([[0, -1], [1, 0]])
+    ask = inspect.unwrap(flow)  # past the tests' own checks of dtypes
+    torch.testing.assert_close(ask(z0, h, 0.5), flow(z0.float(), h.float(), 0.5))
+    turned = flow(z0.float(), h.float(), 0.5, quarter.float())
+    torch.testing.assert_close(ask(z0, h, 0.5, quarter), turned)
+
+
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_no_start_and_no_drive_is_no_state_and_no_gradient(dtype, rng):  # a fully masked sequence
+    h = torch.stack([torch.zeros(3, dtype=dtype), torch.ones(3, dtype=dtype)]).requires_grad_()
+    z = flow(sphere.normalize(h), h, 3.0)
+    (gradient,) = torch.autograd.grad(z.sum(), h)
+    assert torch.equal(z[0], torch.zeros(3, dtype=dtype))
+    assert torch.equal(gradient[0], torch.zeros(3, dtype=dtype))
+    assert gradient.isfinite().all()
+
+
 def test_arguments_broadcast(rng):
     z0, h = starts_and_drives(4, 1, 3, generator=rng)[0], torch.randn(5, 3, dtype=torch.float64)
     z = flow(z0, h, torch.linspace(0, 2, 5, dtype=torch.float64))
@@ -199,6 +234,20 @@ def test_gradients_are_finite_everywhere(place, e_folds, dtype, rng):
 def test_backward_in_time_is_refused():
     with pytest.raises(ValueError, match=r"forward in time, got t=-1.0.*flow\(z0, -h"):
         flow(torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0]), -1.0)
+
+
+@pytest.mark.parametrize("t", [-1.0, math.nan])
+def test_backward_in_time_is_refused_in_tensors_too(t):
+    z0, h = torch.tensor([1.0, 0.0]), torch.tensor([0.0, 1.0])
+    with pytest.raises(ValueError, match=rf"forward in time, got t={t}.*flow\(z0, -h"):
+        flow(z0, h, torch.tensor([1.0, t]))
+
+
+def test_time_may_be_mapped_over(rng):
+    z0, h = starts_and_drives(3, generator=rng)
+    t = torch.linspace(0, 2, 5, dtype=torch.float64)
+    mapped = torch.vmap(lambda t: flow(z0, h, t))(t)
+    torch.testing.assert_close(mapped, flow(z0, h, t), rtol=0, atol=0)
 
 
 def test_another_sphere_and_a_number_for_a_frequency_are_refused():

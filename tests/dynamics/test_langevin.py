@@ -52,6 +52,13 @@ def test_without_noise_it_is_the_flow_to_second_order(rng):
     assert 1.8 < math.log2(coarse / fine) < 2.2
 
 
+def test_every_trajectory_has_noise_of_its_own(rng):
+    z0 = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    h = torch.zeros(5, 2, dtype=torch.float64)
+    z = langevin(z0, h, diffusion=1.0, horizon=0.1, step=0.1, generator=rng)
+    assert z.unique(dim=0).shape == (5, 2)
+
+
 @pytest.mark.parametrize("wrong", [{"diffusion": -1.0}, {"horizon": 0.0}, {"step": -0.1}])
 def test_parameters_make_sense(wrong, rng):
     z = torch.tensor([1.0, 0.0])

@@ -1,5 +1,6 @@
 """The exact flow with natural frequencies, locked and not, near its unstable point too."""
 
+import inspect
 import math
 
 import mpmath
@@ -182,6 +183,14 @@ def test_frequency_must_be_skew_symmetric(rng):
             asked(h, h, 1.0, frequency)
 
 
+def test_each_frequency_is_measured_by_its_own_size(rng):
+    # rounding of a fast oscillator does not excuse a slow one, nor the other way about
+    slow = torch.tensor([[0.0, -1e-16], [0.0, 0.0]], dtype=torch.float64)
+    h = drives(2, 2, generator=rng)
+    with pytest.raises(ValueError, match=r"got \|Ω \+ Ωᵀ\| up to 1e-16 with \|Ω\| up to 1e-16"):
+        flow(h, h, 1.0, torch.stack([circle(1.0), slow]))
+
+
 # --- locking -------------------------------------------------------------------------------------
 
 
@@ -193,6 +202,23 @@ def test_on_the_circle_locking_is_adlers(omega):
     torch.testing.assert_close(locking_margin(h, circle(omega)).item(), margin)
     rate = math.sqrt(max(0.0, 4 - omega**2))
     torch.testing.assert_close(locking_rate(h, circle(omega)).item(), rate)
+
+
+def test_locking_is_decided_before_rounding():
+    # in bfloat16 or float32 the margin is 1, in which no oscillator locks
+    for dtype, omega in ((torch.bfloat16, 0.999), (torch.float32, 1 - 1e-9)):
+        h = torch.tensor([1.0, 0.0], dtype=dtype)
+        assert locking_margin(h, circle(omega)) == 1
+        assert locks(h, circle(omega))
+        assert locking_rate(h, circle(omega)) > 0
+        assert not locks(h, circle(2 - omega))
+
+
+def test_whole_numbers_lock_too():
+    h, omega = torch.tensor([3, 0]), torch.tensor([[0, -2], [2, 0]])
+    margin, rate = (inspect.unwrap(ask)(h, omega) for ask in (locking_margin, locking_rate))
+    torch.testing.assert_close(margin, torch.tensor(1.5))
+    torch.testing.assert_close(rate, torch.tensor(math.sqrt(5)))
 
 
 @pytest.mark.parametrize("d", [2, 4, 8])

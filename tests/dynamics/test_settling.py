@@ -51,6 +51,26 @@ def test_settled_from_the_start():
     assert settling_time(h / 5, h, 0.01) == 0
 
 
+def test_settling_times_have_gradients_or_none():
+    # at rest, on the antipode, without a drive, and on the way
+    h = torch.tensor([[3.0, 4.0], [3.0, 4.0], [0.0, 0.0], [2.0, 0.0]], requires_grad=True)
+    z0 = torch.tensor([[0.6, 0.8], [-0.6, -0.8], [0.0, 1.0], [0.0, 1.0]], requires_grad=True)
+    time = settling_time(z0, h, 0.01)
+    slopes = torch.autograd.grad(time[time.isfinite()].sum(), (z0, h))
+    assert all(slope.isfinite().all() for slope in slopes)
+    assert all((slope[:3] == 0).all() for slope in slopes)
+    assert slopes[1][3, 0].item() == pytest.approx(-math.log(200) / 4, rel=1e-5)  # log(200)/h
+
+
+@pytest.mark.parametrize("norm", [1e-25, 1e25])
+def test_settling_under_drives_whose_square_float32_cannot_hold(norm):
+    z0, h = torch.tensor([0.0, 1.0]), torch.tensor([norm, 0.0])
+    assert settling_time(z0, h, 0.01).item() * norm == pytest.approx(math.log(200), rel=1e-5)
+    late = failure_cause(torch.tensor([-1.0, 1e-3]), h, horizon=6 / norm)
+    assert late == Cause.ANTIPODAL_START
+    assert failure_cause(z0, h, horizon=5 / norm) == Cause.WEAK_DRIVE
+
+
 @pytest.mark.parametrize("d", [2, 3, 8, 32])
 def test_unsettled_probability_is_the_fraction_of_late_starts(d, rng):
     n, horizon, tolerance = 200_000, 4.0, 0.3
@@ -72,10 +92,23 @@ def test_unsettled_probability_over_measured_norms_is_the_failure_rate(rng):
     assert abs(late.double().mean() - p.mean()) < 5 * 0.5 / math.sqrt(len(p))
 
 
-def test_without_a_drive_nothing_settles_that_has_not():
-    # at ‖h‖T = 0 the late starts are those outside the tolerance's own cap
-    p = unsettled_probability(0.0, 30.0, 0.01, 3).item()
+def test_under_next_to_no_drive_nothing_settles_that_has_not():
+    # as ‖h‖T -> 0 the late starts are those outside the tolerance's own cap
+    p = unsettled_probability(1e-300, 30.0, 0.01, 3).item()
     torch.testing.assert_close(p, 1 - (0.01 / 2) ** 2)  # area of a cap on S²
+
+
+@pytest.mark.parametrize("horizon", [0.0, 30.0, math.inf])
+def test_without_a_drive_there_is_nothing_to_settle_to(horizon):
+    assert unsettled_probability(0.0, horizon, 0.01, 3) == 1
+    assert unsettled_probability(torch.tensor([0.0, 1.0]), horizon, 1.9, 2)[0] == 1
+
+
+def test_unsettled_probability_of_a_drive_that_is_learned():
+    norm = torch.tensor([0.2, 0.5], requires_grad=True)
+    p = unsettled_probability(norm, 30.0, 0.01, 2)
+    assert not p.requires_grad
+    assert torch.equal(p, unsettled_probability(norm.detach(), 30.0, 0.01, 2))
 
 
 def test_classes_of_the_paper():
@@ -102,6 +135,12 @@ def test_cause_of_failure(degrees, norm, cause):
     z0 = torch.tensor([math.cos(theta), math.sin(theta)], dtype=torch.float64)
     h = torch.tensor([norm, 0.0], dtype=torch.float64)
     assert failure_cause(z0, h, horizon=30.0) == cause
+
+
+@pytest.mark.parametrize("tolerance", [0.01, math.sqrt(2), 1.9])
+def test_without_a_drive_the_drive_is_to_blame(tolerance):
+    z0, h = torch.tensor([1.0, 0.0]), torch.zeros(2)
+    assert failure_cause(z0, h, 30.0, tolerance) == Cause.WEAK_DRIVE
 
 
 def test_cause_on_the_antipode_itself():

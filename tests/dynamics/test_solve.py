@@ -118,6 +118,70 @@ def test_gradient_through_torchode_is_that_of_the_flow(rng):
     torch.testing.assert_close(numeric, exact, rtol=1e-6, atol=1e-8)
 
 
+SOLVERS = [Torchode(), Scipy(), Euler()]
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("shape", [(2, 5), (5, 1), (5, 2)])
+def test_coupled_oscillators_are_not_taken_for_trajectories(solver, shape, rng):
+    # Eq. 1 over the last axis of the batch, and over the first
+    x = sphere.uniform(*shape, 3, generator=rng)
+    w = torch.rand(5, 5, generator=rng)
+    along = shape.index(5)
+    field = lambda t, x: lohe(x.movedim(along, -2), w).movedim(-2, along)  # noqa: E731
+    with pytest.raises(ValueError, match=r"state_axes=1 .* trajectories .* state_axes=2"):
+        solve(field, x, 2.0, solver)
+
+
+def test_independence_is_seen_in_two_evaluations_and_leaves_no_trace(rng):
+    z0, h = (x.requires_grad_() for x in starts_and_drives(4, 3, generator=rng))
+    seen = []
+    field = lambda t, z: seen.append(t) or t * fixed_query(z, h)  # noqa: E731
+    state = solve(field, z0, 1.0, Euler(0.5)).state
+    assert len(seen) == 2 + 2
+    expected = z0
+    for t in (0.0, 0.5):
+        expected = expected + 0.5 * t * fixed_query(expected, h)
+    assert torch.equal(state, expected)
+    slopes = (torch.autograd.grad(x.square().sum(), (z0, h)) for x in (state, expected))
+    assert all(torch.equal(a, b) for a, b in zip(*slopes, strict=True))
+
+
+def test_a_field_may_be_a_gradient(rng):  # of the energy, by autograd in every call
+    z0, h = starts_and_drives(4, 3, generator=rng)
+
+    def field(t, z):
+        z = z.requires_grad_()
+        (slope,) = torch.autograd.grad((z * h).sum(), z)
+        return sphere.tangent(z, slope).detach()
+
+    tight = Torchode(rtol=1e-9, atol=1e-9)
+    assert (solve(field, z0, 2.0, tight).state - flow(z0, h, 2.0)).abs().max() < 1e-7
+
+
+def test_euler_may_be_mapped_over(rng):
+    z0, h = starts_and_drives(2, 4, 3, generator=rng)
+    ask = lambda z, h: solve(lambda t, z: fixed_query(z, h), z, 1.0, Euler()).state  # noqa: E731
+    torch.testing.assert_close(torch.vmap(ask)(z0, h), ask(z0, h), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("solver", SOLVERS)
+@pytest.mark.parametrize("shape", [(0, 3), (2, 0, 3)])
+def test_no_trajectories_are_no_work(solver, shape):
+    solution = solve(lambda t, z: z, torch.zeros(shape), 1.0, solver)
+    assert solution.state.shape == shape
+    assert solution.status.shape == solution.steps.shape == solution.evaluations.shape == shape[:-1]
+    assert solution.succeeded
+
+
+def test_scipy_takes_half_precision(rng):
+    z0, h = (x.bfloat16() for x in starts_and_drives(2, 3, generator=rng))
+    solution = solve(lambda t, z: fixed_query(z, h), z0, 0.1, Scipy(rtol=1e-2, atol=1e-2))
+    assert solution.succeeded
+    assert solution.state.dtype == torch.bfloat16
+    torch.testing.assert_close(solution.state, flow(z0, h, 0.1), rtol=0, atol=0.02)
+
+
 # --- failures ------------------------------------------------------------------------------------
 
 
@@ -160,6 +224,16 @@ def test_not_finite_is_reported_where_it_happens(solver, bystander):
     assert solution.status.tolist() == [bystander, Status.NOT_FINITE]
     assert solution.state[1].isnan().all()
     assert solution.state[0].isfinite().all() == (bystander == Status.SUCCESS)
+
+
+@pytest.mark.parametrize(
+    ("solver", "bystander"),
+    [(Torchode(), Status.INTERRUPTED), (Scipy(), Status.SUCCESS), (Euler(), Status.SUCCESS)],
+)
+def test_a_start_that_is_not_finite_is_reported_where_it_is(solver, bystander):
+    z0 = torch.tensor([[0.0, 1.0], [torch.nan, 0.0]], dtype=torch.float64)
+    solution = solve(lambda t, z: fixed_query(z, torch.ones_like(z)), z0, 5.0, solver)
+    assert solution.status.tolist() == [bystander, Status.NOT_FINITE]
 
 
 @pytest.mark.parametrize("solver", [Scipy(), Torchode(max_steps=200)])

@@ -21,6 +21,16 @@ def test_false_alarms_are_counted_over_all_subsets(size):
     assert welch_false_alarms(LUMPS, size) == pytest.approx(sum(found) / len(found))
 
 
+def test_two_heaps_without_spread_are_told_apart():
+    # of the 20 halves two are the heaps themselves; the others have one stray value each, t = 1/√2
+    assert welch_false_alarms([0.1, 0.1, 0.1, 0.7, 0.7, 0.7], 3) == 2 / 20
+
+
+@pytest.mark.parametrize("value", [0.0, 0.1, 1e6 / 3])
+def test_equal_values_raise_no_alarm(value):
+    assert welch_false_alarms([value] * 7, 3) == 0
+
+
 @pytest.mark.parametrize(
     ("mechanism", "metric", "rate"),
     [

@@ -177,6 +177,27 @@ def test_finite_horizon_is_the_flow_from_its_start(rng):
     assert torch.equal(FiniteHorizon(1.5, start=lambda h: z0)(h), flow(z0, h, 1.5))
 
 
+@pytest.mark.parametrize(
+    "build",
+    [
+        lambda g: FiniteHorizon(3.0, start=sphere.normalize),
+        lambda g: FiniteHorizon(3.0, start=SequentialStart(0.0, g)),
+        lambda g: Integrated(3.0, Euler(0.1), start=sphere.normalize),
+        lambda g: FrequencyDisorder(sphere.normalize, 0.4, 3.0, g),
+    ],
+)
+def test_a_fully_masked_sequence_leaves_the_others_alone(build, rng):  # h = 0 over all its tokens
+    h = drives(2, 4, 3, generator=rng)
+    h[0] = 0
+    h.requires_grad_()
+    z = build(rng)(h)
+    (gradient,) = torch.autograd.grad(z.square().sum() + z.sum(), h)
+    assert (z[0, 1:] == 0).all()
+    assert z.isfinite().all()
+    assert gradient.isfinite().all()
+    assert (gradient[1] != 0).any()
+
+
 def test_integration_agrees_with_the_closed_form(rng):
     h = drives(5, 3, generator=rng)
     exact = reseeded(lambda g: FiniteHorizon(2.0, generator=g))(h)
@@ -209,6 +230,28 @@ def test_sequential_start_is_where_the_previous_token_rests(rng):
     first = (z0[:, 0] * sphere.normalize(h[:, 0])).sum(-1)
     assert abs(first.mean()) < 5 / math.sqrt(3 * len(h))
     torch.testing.assert_close(SequentialStart(0.0, rng)(h)[:, 1:], previous)
+
+
+def test_what_looks_at_previous_tokens_says_so(rng):
+    start = SequentialStart(0.05, rng)
+    looking = (FiniteHorizon(30.0, start=start), Integrated(30.0, Euler(), start=start))
+    alone = (
+        FiniteHorizon(30.0, generator=rng),
+        FiniteHorizon(30.0, start=sphere.normalize),
+        Integrated(30.0, Euler(), generator=rng),
+    )
+    for settle, found in ((looking, True), (alone, False)):
+        for inner in settle:
+            wrapped = (StateNoise(inner, 0.1, rng), FrequencyDisorder(inner, 0.1, 30.0, rng))
+            assert [s.within_sequence for s in (inner, *wrapped)] == [found] * 3
+    assert start.within_sequence
+
+
+def test_devices_compare(rng):
+    device, other = (DeviceMismatch(drive, 0.5, heads=2, tokens=3, generator=rng) for _ in "ab")
+    assert device == device
+    assert device != other
+    assert len({device, other}) == 2
 
 
 def test_they_show_what_they_are(rng):

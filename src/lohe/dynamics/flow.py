@@ -6,7 +6,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from lohe.dynamics.lift import lifted_flow
+from lohe.dynamics.lift import as_float, lifted_flow
+from lohe.transforms import under_transforms
 
 
 def flow(
@@ -18,9 +19,10 @@ def flow(
     """State at time t >= 0 of ż = Ωz + (I - zzᵀ)h started at z0, exactly, for constant h and Ω.
 
     z0 lies on the unit sphere. Arguments broadcast, and the result is differentiable in each.
-    Without a frequency the cost is O(d_osc), in any float dtype of 32 bits or more, right for
-    ‖h‖t of any size; a start on -h/‖h‖ stays there, and so does any start where h = 0. With one
-    (skew-symmetric Ω) it is O(d_osc³) and done in float64, see `lifted_flow`.
+    Without a frequency the cost is O(d_osc), in the wider dtype of z0 and h but 32 bits at least,
+    right for ‖h‖t of any size; a start on -h/‖h‖ stays there, and so does any start where h = 0.
+    With one (skew-symmetric Ω) it is O(d_osc³) and done in float64, see `lifted_flow`. The sign of
+    a tensor t is checked on the CPU, and not while torch compiles or maps.
 
     >>> z0, h = torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0])
     >>> flow(z0, h, 0.5)  # (tanh 1, sech 1)
@@ -28,9 +30,10 @@ def flow(
     >>> flow(z0.expand(5, 2), h, torch.linspace(0, 1, 5)).shape
     torch.Size([5, 2])
     """
-    if not isinstance(t, Tensor) and not t >= 0:
+    least = least_known(t)
+    if not least >= 0:
         raise ValueError(
-            f"flow runs forward in time, got t={t}. Backward is the flow of the opposite drive "
+            f"flow runs forward in time, got t={least}. Backward is the flow of the opposite drive "
             "and frequency: flow(z0, -h, -t, -frequency)."
         )
     if z0.shape[-1] != h.shape[-1]:
@@ -48,8 +51,21 @@ def flow(
             f"frequency turns the sphere of z0 and h, (..., {h.shape[-1]}, {h.shape[-1]}); got "
             f"shape {tuple(frequency.shape)}."
         )
-    t = torch.as_tensor(t, dtype=h.dtype, device=h.device)
-    return drift(z0, h, t) if frequency is None else lifted_flow(z0, h, t, frequency)
+    z0, h = as_float(z0), as_float(h)
+    dtype = torch.promote_types(z0.dtype, h.dtype)
+    wide = torch.promote_types(dtype, torch.float32)
+    z0, h = z0.to(wide), h.to(wide)
+    if frequency is None:
+        return drift(z0, h, torch.as_tensor(t, dtype=wide, device=h.device)).to(dtype)
+    return lifted_flow(z0, h, t, as_float(frequency)).to(dtype)
+
+
+def least_known(t: float | Float[Tensor, "*batch"]) -> float:
+    """The least time, or NaN; 0 where values cannot be seen, or only by waiting for a device."""
+    if not isinstance(t, Tensor):
+        return t
+    hidden = torch.compiler.is_compiling() or under_transforms() or t.device.type != "cpu"
+    return 0.0 if hidden or t.numel() == 0 else t.detach().amin().item()
 
 
 def drift(
@@ -87,7 +103,9 @@ def drift(
     short = u < 1
     ahead = torch.where(short, 2 * e * scale * torch.where(norm == 0, t, travelled), -2 * e * e)
     z = torch.addcmul(2 * e * scale * torch.where(short, z0, m), along + ahead, z_star)
-    return z / z.norm(dim=-1, keepdim=True)
+    # 0 only without both drive and start (a masked sequence): it stays 0, and gets no gradient
+    length = z.norm(dim=-1, keepdim=True)
+    return z / torch.where(length == 0, torch.inf, length)
 
 
 def polar(

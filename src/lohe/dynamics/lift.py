@@ -10,7 +10,7 @@ from lohe import sphere
 def lifted_flow(
     z0: Float[Tensor, "*#batch d_osc"],
     h: Float[Tensor, "*#batch d_osc"],
-    t: Float[Tensor, "*#batch"],
+    t: float | Float[Tensor, "*#batch"],
     frequency: Float[Tensor, "*#batch d_osc d_osc"],
 ) -> Float[Tensor, "*batch d_osc"]:
     """The flow with frequency: z = y/s where d/dt [y; s] = A [y; s], A = [[Ω, h], [hᵀ, 0]].
@@ -24,7 +24,8 @@ def lifted_flow(
     Float64 whatever the input, on the CPU where the device has none (MPS).
     """
     check_skew_symmetric(frequency)
-    x, drive, time, omega = (double(a) for a in (z0, h, t, frequency))
+    x, drive, omega = (double(a) for a in (z0, h, frequency))
+    time = torch.as_tensor(t, dtype=drive.dtype, device=drive.device)
     e_folds = (drive.norm(dim=-1) * time).detach().nan_to_num(posinf=1)
     doublings = e_folds.clamp(min=1).log2().ceil()
     step = matrix_exp(lift(drive, omega) * (time / 2**doublings)[..., None, None])
@@ -74,15 +75,20 @@ def double(x: Tensor) -> Tensor:
     return x.to(dtype=torch.float64, device="cpu" if x.device.type == "mps" else x.device)
 
 
+def as_float(x: Tensor) -> Tensor:
+    """x, in float32 where it holds whole numbers."""
+    return x if x.is_floating_point() else x.to(torch.float32)
+
+
 def check_skew_symmetric(frequency: Float[Tensor, "*batch d_osc d_osc"]) -> None:
     if frequency.numel() == 0:
         return
-    largest = frequency.detach().abs().amax()
-    asymmetry = (frequency + frequency.mT).detach().abs().amax()
-    # "not <=" also catches NaN
-    if not asymmetry <= 8 * torch.finfo(frequency.dtype).eps * largest:
+    largest = frequency.detach().abs().amax(dim=(-2, -1))
+    asymmetry = (frequency + frequency.mT).detach().abs().amax(dim=(-2, -1))
+    wrong = ~(asymmetry <= 8 * torch.finfo(frequency.dtype).eps * largest)  # NaN too
+    if bool(wrong.any()):
         raise ValueError(
             "frequency must be skew-symmetric, Ω = -Ωᵀ, for its rotation to stay on the sphere "
-            f"(Eq. 1); got |Ω + Ωᵀ| up to {asymmetry:.3g} with |Ω| up to {largest:.3g}. "
-            "From any square M, (M - Mᵀ) / 2 is skew-symmetric."
+            f"(Eq. 1); got |Ω + Ωᵀ| up to {asymmetry[wrong].max():.3g} with |Ω| up to "
+            f"{largest[wrong].max():.3g}. From any square M, (M - Mᵀ) / 2 is skew-symmetric."
         )

@@ -4,7 +4,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from lohe.dynamics.lift import check_skew_symmetric, double, lift
+from lohe.dynamics.lift import as_float, check_skew_symmetric, double, lift
 
 
 def locks(
@@ -15,7 +15,8 @@ def locks(
     On the circle this is Adler's condition |ω| < ‖h‖. At equality convergence is algebraic, and
     does not count; in odd dimension Ω has a kernel and almost every h locks.
     """
-    return locking_margin(h, frequency) > 1
+    margin = locking_margin(double(h), frequency)  # not rounded to h's dtype, in which it may be 1
+    return (margin > 1).to(h.device)
 
 
 def locking_margin(
@@ -25,6 +26,7 @@ def locking_margin(
 
     Infinite where h has a part in the kernel of Ω; ‖h‖/|ω| on the circle. Float64 inside.
     """
+    h, frequency = as_float(h), as_float(frequency)
     check_skew_symmetric(frequency)
     # iΩ is Hermitian with eigenvalues ±ω_k, each of the pair holding half of |h_k|²
     omega, planes = torch.linalg.eigh(1j * double(frequency))
@@ -43,6 +45,7 @@ def locking_rate(
 
     Zero where it does not lock; ‖h‖ without frequency, sqrt(‖h‖² - ω²) on the circle.
     """
+    h, frequency = as_float(h), as_float(frequency)
     eigenvalues = torch.linalg.eigvals(lift(double(h), double(frequency)))
     rate = eigenvalues.real.amax(dim=-1).to(h)
     return torch.where(locks(h, frequency), rate, 0)

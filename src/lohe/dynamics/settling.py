@@ -11,6 +11,7 @@ from jaxtyping import Float, Int
 from torch import Tensor
 
 from lohe import sphere
+from lohe.dynamics.flow import polar
 
 # Section 4.4: converged below the first, "apparently antipodal" above the second
 CONVERGED_BELOW = 0.01
@@ -47,18 +48,19 @@ def settling_time(
 ) -> Float[Tensor, "*batch"]:
     """Time until ‖z - z*‖ = tolerance, from tan(θ/2) = tan(θ₀/2) exp(-‖h‖t).
 
-    Zero if already there; infinite on the antipode and where h = 0.
+    Zero if already there; infinite on the antipode and where h = 0. No gradient in these places.
 
     >>> z0, h = torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0])
     >>> settling_time(z0, h, tolerance=0.01)  # log(200) / 2
     tensor(2.6492)
     """
-    z_star = sphere.normalize(h)
-    near, far = (z0 - z_star).norm(dim=-1), (z0 + z_star).norm(dim=-1)
-    e_folds = near.log() - far.log() - math.log(half_angle_tangent(tolerance))
-    norm = h.norm(dim=-1)
+    norm, z_star = polar(h)
+    norm, near, far = norm.squeeze(-1), (z0 - z_star).norm(dim=-1), (z0 + z_star).norm(dim=-1)
+    # a log of 0 replaced after the fact would still make its gradient NaN
+    log_near, log_far = (torch.where(x == 0, 1, x).log() for x in (near, far))
+    e_folds = log_near - log_far - math.log(half_angle_tangent(tolerance))
     time = e_folds.clamp(min=0) / torch.where(norm == 0, 1, norm)
-    return torch.where(norm == 0, torch.inf, time)
+    return torch.where((far == 0) | (norm == 0), torch.inf, torch.where(near == 0, 0, time))
 
 
 def unsettled_probability(
@@ -68,19 +70,20 @@ def unsettled_probability(
 
     Late are the starts of a cap around the antipode, α = 2 arctan(exp(-‖h‖T) / tan(θ_tol/2)).
     Averaged over the measured norms ‖h‖ this is the failure rate of Table 6, without an
-    integration. Float64, on the CPU.
+    integration. One where h = 0 and there is nothing to settle to. Float64, on the CPU, without a
+    gradient.
 
     >>> unsettled_probability(0.5, horizon=30.0, tolerance=0.01, d_osc=2)
     tensor(3.8948e-05, dtype=torch.float64)
     """
-    norm = torch.as_tensor(norm, dtype=torch.float64, device="cpu")
+    norm = torch.as_tensor(norm, dtype=torch.float64, device="cpu").detach()
     if not horizon >= 0 or d_osc < 2 or bool((norm < 0).any()):
         raise ValueError(
             f"A drive has a norm >= 0, a horizon is >= 0 and d_osc at least 2, got norms from "
             f"{norm.min().item():g} on, horizon={horizon}, d_osc={d_osc}."
         )
     ratio = torch.exp(-norm * horizon) / half_angle_tangent(tolerance)
-    return sphere.cap_probability(2 * torch.atan(ratio), d_osc)
+    return torch.where(norm == 0, 1, sphere.cap_probability(2 * torch.atan(ratio), d_osc))
 
 
 def convergence(error: Float[Tensor, "*batch"]) -> Int[Tensor, "*batch"]:
@@ -104,8 +107,10 @@ def failure_cause(
     settled in time under the same drive (which it cannot be unless θ₀ > 90°); if even that would
     have been late, the drive is too weak.
     """
-    equatorial = -math.log(half_angle_tangent(tolerance)) / h.norm(dim=-1)
-    late = torch.where(equatorial <= horizon, Cause.ANTIPODAL_START, Cause.WEAK_DRIVE)
+    norm = polar(h)[0].squeeze(-1)
+    equatorial = -math.log(half_angle_tangent(tolerance)) / norm
+    in_time = (equatorial <= horizon) & (norm > 0)
+    late = torch.where(in_time, Cause.ANTIPODAL_START, Cause.WEAK_DRIVE)
     return torch.where(settling_time(z0, h, tolerance) <= horizon, Cause.SETTLED, late)
 
 

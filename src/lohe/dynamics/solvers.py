@@ -124,7 +124,9 @@ class Scipy:
         state = torch.full_like(flat, torch.nan)
         status = torch.full((len(flat),), Status.NOT_FINITE, device=z0.device)
         steps, evaluations = torch.zeros_like(status), torch.zeros_like(status)
-        for k, start in enumerate(flat):
+        for k, start in enumerate(flat.cpu().double().numpy()):
+            if not np.isfinite(start).all():
+                continue
 
             def term(t: float, y: np.ndarray, k: int = k) -> np.ndarray:
                 z = flat.clone()
@@ -133,13 +135,13 @@ class Scipy:
                 dz = field(align(z.new_full(batch, t), z), z).reshape(flat.shape)[k]
                 if not dz.isfinite().all():  # solve_ivp would shrink its step for ever
                     raise NotFiniteError
-                return dz.cpu().numpy()
+                return dz.cpu().double().numpy()
 
             try:
                 found = solve_ivp(
                     term,
                     (0.0, horizon),
-                    start.cpu().numpy(),
+                    start,
                     method=self.method,
                     rtol=self.rtol,
                     atol=self.atol,

@@ -29,7 +29,7 @@ def welch_false_alarms(values: Sample, size: int, confidence: float = 0.95) -> f
     """How often Welch's interval tells `size` of these values from the rest: a sound one, in 5 %.
 
     Over all subsets. With few values of a distribution in two lumps it is far more: a subset from
-    one lump has next to no spread.
+    one lump has next to no spread. Two sides without any differ if their means do.
 
     >>> round(welch_false_alarms([97 + k / 10 for k in range(20)] + [75.0] * 4, 3), 2)
     0.34
@@ -44,14 +44,17 @@ def welch_false_alarms(values: Sample, size: int, confidence: float = 0.95) -> f
             f"and at most a million subsets; got {subsets:,}."
         )
     x = np.asarray(values, dtype=float)
+    rounding = 8 * np.finfo(float).eps * np.abs(x).max()
     x = x - x.mean()  # the sums of squares below keep their digits
     chosen = x[np.array(list(combinations(range(len(x)), size)))]
     mean = -chosen.sum(axis=1) / rest
     spread = (np.square(x).sum() - np.square(chosen).sum(axis=1) - rest * mean**2) / (rest - 1)
-    a, b = chosen.var(axis=1, ddof=1) / size, spread / rest
+    a, b = chosen.var(axis=1, ddof=1) / size, np.maximum(spread, 0) / rest
+    flat = a + b <= rounding**2
+    a = np.where(flat, 1, a)  # no 0/0
     freedom = (a + b) ** 2 / (a**2 / (size - 1) + b**2 / (rest - 1))
     reach = stats.t.ppf((1 + confidence) / 2, freedom) * np.sqrt(a + b)
-    return float(np.mean(np.abs(chosen.mean(axis=1) - mean) > reach))
+    return float(np.mean(np.abs(chosen.mean(axis=1) - mean) > np.where(flat, rounding, reach)))
 
 
 def widening(sizes: Sequence[int]) -> list[float]:

@@ -7,15 +7,19 @@ Attention is computed in two steps that can be replaced, and everything here is 
                                                              FiniteHorizon, Integrated
     start(h) -> z0                    before settling        UniformStart, SequentialStart
 
-Noise is drawn once per call from the generator given, so the backward pass sees the same draw; a
-device's own variation is drawn once, when the device is built. Draws are made on the generator's
-device and then moved: one seed gives one sample everywhere.
+Everything is drawn anew in each call from the generator given, once, so the backward pass sees the
+same draw; only the factors of a DeviceMismatch belong to the device and are drawn when it is built.
+Draws are made on the generator's device and then moved: one seed gives one sample everywhere.
+
+A settling that looks at previous tokens has `within_sequence` True: it needs the sequence in one
+call, and would mistake a token that is decoded alone for the first.
 """
 
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from numbers import Real
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -50,7 +54,7 @@ class Mismatch:
         return self.drive(couplings * torch.exp(self.scale * error), anchors)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)  # a device equals itself alone: tensors have no truth
 class DeviceMismatch:
     """Mismatch of one device: the factors e^ε of its heads × tokens × tokens couplings are fixed.
 
@@ -101,6 +105,10 @@ class StateNoise:
         check_scale(self, self.scale)
         check_generator(self, self.generator)
 
+    @property
+    def within_sequence(self) -> bool:
+        return looks_back(self.settle)
+
     def __call__(self, h: Float[Tensor, "*batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
         noise = normal(h.shape, h, self.generator)
         return sphere.normalize(self.settle(h) + self.scale * noise)
@@ -110,7 +118,8 @@ class StateNoise:
 class FrequencyDisorder:
     """Every oscillator with a natural frequency of its own, Ω_i, from `settle(h)` to the horizon.
 
-    The entries of Ω_i above the diagonal are N(0, scale²): on the circle, the rotation rate.
+    The entries of Ω_i above the diagonal are N(0, scale²): on the circle, the rotation rate. They
+    are drawn anew in every call, as if each were made on another device.
     The published runs took (M - Mᵀ)/2 with M_ij ~ N(0, s²), whose entries have the deviation
     s/√2: for their s, give scale = s / math.sqrt(2). They started at the undisturbed fixed point
     and ended at 30. Exact, in float64 inside.
@@ -125,6 +134,10 @@ class FrequencyDisorder:
         check_scale(self, self.scale)
         check_generator(self, self.generator)
         check_horizon(self, self.horizon)
+
+    @property
+    def within_sequence(self) -> bool:
+        return looks_back(self.settle)
 
     def __call__(self, h: Float[Tensor, "*batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
         upper = normal((*h.shape, h.shape[-1]), h, self.generator).triu(diagonal=1)
@@ -149,7 +162,11 @@ class SequentialStart:
     """Start where the previous token came to rest, normalize(z*_(i-1) + scale N(0, I)).
 
     Tokens are the last axis but one; the first of them starts anywhere. Section 4.4 has 0.05.
+    The first is that of the call: decoded one at a time every token would be the first and start
+    anywhere, which `within_sequence` is there to prevent.
     """
+
+    within_sequence: ClassVar[bool] = True
 
     scale: float
     generator: torch.Generator = field(repr=False)
@@ -181,6 +198,10 @@ class FiniteHorizon:
         check_horizon(self, self.horizon)
         choose_start(self, self.start, self.generator)
 
+    @property
+    def within_sequence(self) -> bool:
+        return looks_back(self.start)
+
     def __call__(self, h: Float[Tensor, "*batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
         return flow(choose_start(self, self.start, self.generator)(h), h, self.horizon)
 
@@ -201,6 +222,10 @@ class Integrated:
         check_horizon(self, self.horizon)
         choose_start(self, self.start, self.generator)
 
+    @property
+    def within_sequence(self) -> bool:
+        return looks_back(self.start)
+
     def __call__(self, h: Float[Tensor, "*batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
         z0 = choose_start(self, self.start, self.generator)(h)
         solution = solve(lambda t, z: fixed_query(z, h), z0, self.horizon, self.solver)
@@ -217,6 +242,11 @@ def normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> 
     """Standard normal numbers from the generator's device, as `like` in dtype and device."""
     draw = torch.randn(shape, generator=generator, dtype=like.dtype, device=generator.device)
     return draw.to(like.device)
+
+
+def looks_back(part: Settle | None) -> bool:
+    """Whether a start or a settling looks at previous tokens of the call."""
+    return bool(getattr(part, "within_sequence", False))
 
 
 def choose_start(owner: object, start: Settle | None, generator: torch.Generator | None) -> Settle:
