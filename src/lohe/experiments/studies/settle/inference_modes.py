@@ -4,6 +4,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from statistics import fmean
+from typing import ClassVar
 
 import torch
 from jaxtyping import Float
@@ -49,6 +50,8 @@ class PassedOn:
     A device that is driven by one token after the other, without a reset. Exact flow; tokens are
     the last axis but one, and the cost is one flow a token, one after the other.
     """
+
+    within_sequence: ClassVar[bool] = True  # it cannot be given one token at a time
 
     horizon: float
     generator: torch.Generator = field(repr=False)
