@@ -49,9 +49,12 @@ from lohe.experiments.contest.trials import (
     scale_runs,
     trial_runs,
 )
+from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
+from lohe.experiments.setting import Setting
 from lohe.experiments.store import recordfile
 from lohe.experiments.store.records import key
+from lohe.experiments.store.store import Store
 from lohe.experiments.verdicts import of_sample
 from lohe.measure import power_law
 from lohe.models import Oscillator, SoftmaxRope
@@ -966,6 +969,13 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
         "chosen": "- measure: 72 of 72 measurements.",
         "everything": "Nothing: ",
     }[which] in lacks
+
+
+def test_the_page_in_docs_is_what_the_command_writes():
+    root = Path(__file__).parents[2]
+    found = Evidence(Store(root / "results").all(), Setting())
+    written = (root / "docs" / "beyond_softmax.md").read_text(encoding="utf-8")
+    assert written == page.page(found, "beyond_softmax.png"), "run `lohe contest page`"
 
 
 def test_the_counts_of_table_7_are_those_at_p_1():
