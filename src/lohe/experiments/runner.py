@@ -73,12 +73,17 @@ def missing(
     return found
 
 
-def _todo(pack: Pack, store: Store, with_weights: Collection[Run]) -> list[int]:
-    """Seeds without a record, or whose weights are wanted and are not there."""
+def _todo(
+    pack: Pack,
+    store: Store,
+    with_weights: Collection[Run],
+    data: Callable[[Run], Data] | None = None,
+) -> list[int]:
+    """Seeds without a record, or whose weights are wanted and are not there (of this `data`)."""
     without = store.missing(pack.run.recipe(), pack.seeds)
     for seed in pack.seeds:
         run = replace(pack.run, seed=seed)
-        if seed not in without and run in with_weights and not weights.kept(store, run):
+        if seed not in without and run in with_weights and not weights.kept(store, run, data):
             without.append(seed)
     return [seed for seed in pack.seeds if seed in without]
 
@@ -110,17 +115,23 @@ def complete(
     load = load or (lambda task: load_aloud(task, root, progress))
     loaded: dict[Task, Data] = {}
     with_weights = frozenset(with_weights)
+
+    def data_of(run: Run) -> Data:
+        if run.task not in loaded:
+            loaded[run.task] = load(run.task)
+        return loaded[run.task]
+
     waiting = deque(packs(runs, size))
     while waiting:
         pack = waiting.popleft()
         recipe = pack.run.recipe()
-        if not _todo(pack, store, with_weights):
+        if not _todo(pack, store, with_weights, data_of):
             _tidy(pack, store)
             listen("cached", pack, pack.run.epochs, pack.run.epochs)
             continue
         try:
             with store.claim(recipe, pack.seeds) as claim:
-                todo = _todo(pack, store, with_weights)
+                todo = _todo(pack, store, with_weights, data_of)
                 if not todo:  # another process has just finished it
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
@@ -130,8 +141,7 @@ def complete(
                     continue
                 if pack.run.task not in loaded:
                     listen("loading", now, 0, pack.run.epochs)
-                    loaded[pack.run.task] = load(pack.run.task)
-                data = loaded[pack.run.task]
+                data = data_of(pack.run)
                 if others := _begun_otherwise(now, store):
                     listen(f"starts over: {others}", now, 0, pack.run.epochs)
                 checkpoint = store.checkpoint(recipe, todo, claim.check)
@@ -139,7 +149,7 @@ def complete(
                 claim.check()
                 keep(now, trained)
                 wanted = [s for s in todo if replace(pack.run, seed=s) in with_weights]
-                weights.keep(store, trained, wanted)
+                weights.keep(store, trained, wanted, data)
                 store.add(records(now, trained, data, device), name=file_name(pack.run))
                 checkpoint.clear()
                 store.drop_checkpoints(recipe, held=pack.seeds)
