@@ -1,7 +1,7 @@
 """lohe compare, and what lohe run says about measures and time, on items that are made up."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -64,6 +64,21 @@ def test_a_summary_of_the_longest_names_fits_a_terminal(paper, tmp_path):
     result = lohe("compare", "--brief", "--store", tmp_path)
     assert re.search(rf"^{name} +0 +· +· +· +· +·$", result.stdout, re.MULTILINE)
     assert " lines reproduced differs inconclusive comparable records\n" in result.stdout
+
+
+def test_records_of_several_data_under_one_recipe_are_said(store, tmp_path):
+    """Averaged in silence they would look like one experiment."""
+    said = "subject-verb agreement has 2 checksums of its data (ab"
+    for command in ("show table2", "compare", "compare --brief"):
+        assert said not in lohe(*command.split(), "--store", store.root).stdout
+    other = fakes.record(fakes.two_mechanisms(Setting())[4])
+    store.add([replace(other, data_checksum="cd" * 32)])
+    for command in ("show table2", "show figure6", "compare", "compare --brief"):
+        found = lohe(*command.split(), "--store", store.root)
+        assert said in found.stdout, command
+    lohe("compare", "--store", store.root, "--html", tmp_path / "page")
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert page.count(said) == 3  # below the records, and in each of the two items with runs
 
 
 def test_brief_is_the_summary_alone(store):

@@ -199,6 +199,8 @@ def compare_command(
             return
         found = report.sections(asked, evidence)
         Console(highlight=False).print(f"{report.overall(found)}\n")
+        for note in report.mixed(report.used(found, evidence)):
+            typer.echo(f"{note}\n")
         for table in (report.values(found), report.claims(found)):
             terminal.show(table)
         if headlines := report.headlines(found):
@@ -333,10 +335,13 @@ def _about(seconds: float | None) -> str:
 def _show(found: Sequence[Section], evidence: Evidence) -> None:
     for section in found:
         one, judged = section.item, section.judged
+        mixed = report.mixed(report.used([section], evidence))
         if one.table:
-            terminal.show(one.table(evidence))
+            table = one.table(evidence)
+            terminal.show(replace(table, notes=[*table.notes, *mixed]))
         if judged and evidence.setting.scale != "smoke":
             about = provenance.notes(one.measures(evidence.setting), evidence)
+            about += [] if one.table else mixed
             terminal.show(verdict_table(one.title, judged, about))
 
 
