@@ -67,6 +67,16 @@ def test_another_precision_is_recorded_and_shown_apart(tmp_path):
     assert "precision='half' is not known" in " ".join(refused.stderr.split())
 
 
+def test_memory_is_kept_where_something_may_be_trained(tmp_path, monkeypatch):
+    asked = []
+    monkeypatch.setattr(run_cli, "keep_memory", lambda: asked.append(1))
+    how = ["run", "table2", "--scale", "smoke", "--store", tmp_path, "--device", "cpu"]
+    lohe(*how, "--dry-run")
+    assert asked == []
+    lohe(*how, "--minutes", 0)
+    assert asked == [1]
+
+
 def test_when_the_minutes_are_up_nothing_is_begun(tmp_path):
     result = lohe("run", "table2", "--scale", "smoke", "--store", tmp_path, "--minutes", 0)
     assert result.exit_code == 0, result.output

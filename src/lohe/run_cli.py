@@ -32,6 +32,7 @@ from lohe.experiments.measures import (
     model_runs,
     untaken,
 )
+from lohe.experiments.memory import keep_memory
 from lohe.experiments.report import Section
 from lohe.experiments.runner import Logger, Pack, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
@@ -124,6 +125,8 @@ def run_command(
         if dry_run:
             _plan(runs, models, measures, records, pack, where)
         else:
+            if where == "cpu":
+                keep_memory()
             deadline = Deadline(minutes, _guess(records, where))
             with _logger(tensorboard) as log:
                 _train(runs + models, models, records, where, pack, data, log, deadline)
