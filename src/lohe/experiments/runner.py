@@ -3,7 +3,7 @@
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -145,12 +145,16 @@ def complete(
                 if others := _begun_otherwise(now, store):
                     listen(f"starts over: {others}", now, 0, pack.run.epochs)
                 checkpoint = store.checkpoint(recipe, todo, claim.check)
+                if earlier := checkpoint.earlier():
+                    said = f"what {', '.join(earlier)} began, which may compute otherwise"
+                    listen(f"continues: {said}", now, 0, pack.run.epochs)
                 trained = _train(now, data, checkpoint, device, listen, log)
                 claim.check()
                 keep(now, trained)
                 wanted = [s for s in todo if replace(pack.run, seed=s) in with_weights]
                 weights.keep(store, trained, wanted, data)
-                store.add(records(now, trained, data, device), name=file_name(pack.run))
+                new = records(now, trained, data, device, earlier)
+                store.add(new, name=file_name(pack.run))
                 checkpoint.clear()
                 store.drop_checkpoints(recipe, held=pack.seeds)
                 yield now
@@ -206,7 +210,9 @@ def _train(
     )
 
 
-def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Record]:
+def records(
+    pack: Pack, trained: Trained, data: Data, device: str, begun_by: Sequence[str] = ()
+) -> list[Record]:
     """One record a seed; the wall time is the pack's, shared among its seeds."""
     return [
         Record(
@@ -219,7 +225,8 @@ def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Recor
             wall_seconds=trained.seconds / len(pack.seeds),
             curve=[{k: _short(v) for k, v in line.items()} for line in outcome.curve],
             notes={"pack": seed_ranges(pack.seeds), "epoch": outcome.epoch, "data": _facts(data)}
-            | ({"parts": _rounded(outcome.parts)} if outcome.parts else {}),
+            | ({"parts": _rounded(outcome.parts)} if outcome.parts else {})
+            | ({"begun_by": list(begun_by)} if begun_by else {}),
         )
         for outcome in trained.outcomes
     ]
