@@ -157,6 +157,15 @@ def test_measures_are_counted_and_recorded(tmp_path, paper):
     assert lohe(*command).stderr == ""
 
 
+def test_measurements_that_others_take_are_counted_in_the_end(tmp_path, paper):
+    store, tosses = Store(tmp_path), fakes.Tosses()
+    paper["table2"] = measuring(tosses)
+    with store.claim(measure_recipe(tosses), [0]):
+        result = lohe("run", "table2", "--store", store.root)
+    assert result.exit_code == 1
+    assert "1 measurements are left to others" in " ".join(result.stderr.split())
+
+
 def test_stopped_in_a_measure_what_is_recorded_stays(tmp_path, paper):
     first = fakes.Tosses()
     paper["figure6"] = measuring(first, Interrupted(), fakes.Tosses(20))

@@ -122,6 +122,7 @@ def run_command(
             if wanted is None or m.run is None or m.run.seed in wanted
         ]
         models = [run for run in model_runs(measures) if key(run.recipe()) not in damaged]
+        said = ""
         if dry_run:
             _plan(runs, models, measures, records, pack, where)
         else:
@@ -129,12 +130,20 @@ def run_command(
                 keep_memory()
             deadline = Deadline(minutes, _guess(records, where))
             with _logger(tensorboard) as log:
-                _train(runs + models, models, records, where, pack, data, log, deadline)
+                held = _train(runs + models, models, records, where, pack, data, log, deadline)
             with refusals("The same command continues with this measurement."):
                 terminal.take_aloud(measures, Bench(records, where, data), deadline)
             evidence = Evidence(quietly(records), setting)
             _show(report.sections(items, evidence), evidence)
-        if len(runs) < len(asked) or len(whole) < len(every):
+            late = deadline.late or deadline.over  # what is left is ours, for another time
+            left = {"seeds": held, "measurements": 0 if late else len(untaken(measures, records))}
+            if said := " and ".join(f"{n} {what}" for what, n in left.items() if n):
+                typer.echo(
+                    f"{said} are left to others, who have not recorded them yet: the same command "
+                    "continues.",
+                    err=True,
+                )
+        if len(runs) < len(asked) or len(whole) < len(every) or said:
             raise typer.Exit(1)  # not all that was asked for
 
 
@@ -374,7 +383,8 @@ def _train(
     data: Path | None,
     log: Logger,
     deadline: Deadline,
-) -> None:
+) -> int:
+    """Train what is missing; how many seeds others hold, who have not recorded them by the end."""
     with terminal.bars() as shown:
         shown.expect(missing(runs, store, size, models))
         for pack in complete(
@@ -397,3 +407,5 @@ def _train(
             "The same command continues.",
             err=True,
         )
+    left = {run for p in missing(runs, store, size, models) for run in p.runs}
+    return len(shown.told & left)
