@@ -192,6 +192,11 @@ def test_unknown_times_are_not_summed_as_nothing(trained):
         (["run", "table2", "--seeds", "4-2"], "--seeds takes numbers and ranges, 0-4,7; got"),
         (["run", "table2", "--seeds", "0,5-3"], "--seeds takes numbers and ranges, 0-4,7; got"),
         (["run", "table2", "--seeds", "1-"], "--seeds takes numbers and ranges, 0-4,7; got '1-'"),
+        (
+            ["run", "table2", "--seeds", "9" * 20],
+            "--seeds takes seeds below 2^63, and at most 100,000",
+        ),
+        (["run", "table2", "--seeds", "0-99999999999"], "at most 100,000 of them; got '0-9999"),
         (["run", "table2", "--seeds", "0-2,1"], "--seeds takes each seed once; got '0-2,1'."),
         (["run", "table2", "--device", "tpu"], "--device takes cpu, cuda, cuda:N or auto; got"),
         (["run", "table2", "--device", "cuda:x"], "--device takes cpu, cuda, cuda:N or auto; got"),
@@ -216,6 +221,14 @@ def test_what_cannot_be_is_refused_in_one_line(tmp_path, arguments, message):
     assert not (tmp_path / "store").exists()
 
 
+@pytest.mark.parametrize("command", ["run table2", "show table2", "compare", "contest choose"])
+def test_a_store_that_is_a_file_is_said_to_be_one(tmp_path, command):
+    (tmp_path / "store").touch()
+    result = lohe(*command.split(), "--store", tmp_path / "store")
+    assert result.exit_code == 2
+    assert "is a file" in " ".join(result.stderr.split())
+
+
 def test_data_that_is_not_there_is_named(tmp_path):
     result = lohe(
         "run", "table4", "--scale", "quick", "--store", tmp_path / "store", "--data", tmp_path
@@ -229,14 +242,10 @@ def test_data_that_is_not_there_is_named(tmp_path):
     assert "Traceback" not in result.output
 
 
-@pytest.mark.parametrize("kind", ["a file", "published numbers"])
-def test_a_store_that_cannot_be_written_is_named(tmp_path, kind):
+def test_a_store_that_cannot_be_written_is_named(tmp_path):
     store = tmp_path / "store"
-    if kind == "a file":
-        store.write_text("")
-    else:
-        store.mkdir()
-        (store / "PUBLISHED").touch()
+    store.mkdir()
+    (store / "PUBLISHED").touch()
     result = lohe("run", "table2", "--scale", "smoke", "--store", store)
     assert result.exit_code == 1
     assert result.stderr.startswith("Error: ")

@@ -45,6 +45,7 @@ from lohe.train import PRECISIONS, Run, check_precision
 from lohe.viz.style import check_format, drawing, save
 
 RESULTS = Path("results")  # where records are, unless told otherwise
+MOST_SEEDS = 100_000
 SMOKE = Path("results-smoke")  # those of smoke scale, which say nothing; git ignores it
 ItemNames = Annotated[
     list[str], typer.Argument(metavar="ITEM", help=f"Of {', '.join(PAPER)}, or all.")
@@ -71,7 +72,11 @@ Precision = Annotated[
 ]
 RootOfScale = Annotated[
     Path | None,
-    typer.Option("--store", help=f"Folder of the records. [{RESULTS}; of smoke scale {SMOKE}]"),
+    typer.Option(
+        "--store",
+        file_okay=False,
+        help=f"Folder of the records. [{RESULTS}; of smoke scale {SMOKE}]",
+    ),
 ]
 
 
@@ -277,6 +282,10 @@ def _seeds(text: str) -> list[int] | None:
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
         if not numbers:
             raise ValueError(f"--seeds takes numbers and ranges, 0-4,7; got {text!r}.")
+        if numbers[-1] >= 2**63 or len(found) + numbers[-1] - numbers[0] >= MOST_SEEDS:
+            raise ValueError(
+                f"--seeds takes seeds below 2^63, and at most {MOST_SEEDS:,} of them; got {text!r}."
+            )
         found += numbers
     if len(set(found)) != len(found):
         raise ValueError(f"--seeds takes each seed once; got {text!r}.")
