@@ -233,3 +233,15 @@ def test_public_names_are_there_and_torch_is_not_until_one_is_used():
         "assert oscillator_attention is lohe.oscillator_attention; assert not hasattr(lohe, 'x')"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=120)
+
+
+def test_a_screen_without_the_characters_shows_question_marks(tmp_path):
+    """As in a C locale of old: that is no error of the command."""
+    env = os.environ | {
+        "PYTHONIOENCODING": "ascii",
+        "PYTHONPATH": str(Path(cli.__file__).parents[1]),
+    }
+    command = [sys.executable, "-m", "lohe", "show", "table2", "--store", str(tmp_path)]
+    done = subprocess.run(command, env=env, capture_output=True)
+    assert done.returncode == 0, done.stderr
+    assert b" ? " in done.stdout  # of 91.04 ± 8.32

@@ -1,7 +1,7 @@
 """lohe compare, and what lohe run says about measures and time, on items that are made up."""
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import pytest
 
@@ -64,6 +64,21 @@ def test_a_summary_of_the_longest_names_fits_a_terminal(paper, tmp_path):
     result = lohe("compare", "--brief", "--store", tmp_path)
     assert re.search(rf"^{name} +0 +· +· +· +· +·$", result.stdout, re.MULTILINE)
     assert " lines reproduced differs inconclusive comparable records\n" in result.stdout
+
+
+def test_records_of_several_data_under_one_recipe_are_said(store, tmp_path):
+    """Averaged in silence they would look like one experiment."""
+    said = "subject-verb agreement has 2 checksums of its data (ab"
+    for command in ("show table2", "compare", "compare --brief"):
+        assert said not in lohe(*command.split(), "--store", store.root).stdout
+    other = fakes.record(fakes.two_mechanisms(Setting())[4])
+    store.add([replace(other, data_checksum="cd" * 32)])
+    for command in ("show table2", "show figure6", "compare", "compare --brief"):
+        found = lohe(*command.split(), "--store", store.root)
+        assert said in found.stdout, command
+    lohe("compare", "--store", store.root, "--html", tmp_path / "page")
+    page = (tmp_path / "page" / "index.html").read_text(encoding="utf-8")
+    assert page.count(said) == 3  # below the records, and in each of the two items with runs
 
 
 def test_brief_is_the_summary_alone(store):
@@ -140,6 +155,15 @@ def test_measures_are_counted_and_recorded(tmp_path, paper):
     assert result.exit_code == 0
     assert result.stderr == "measuring 1/2 Tosses(tosses=10)\nmeasuring 2/2 Tosses(tosses=20)\n"
     assert lohe(*command).stderr == ""
+
+
+def test_measurements_that_others_take_are_counted_in_the_end(tmp_path, paper):
+    store, tosses = Store(tmp_path), fakes.Tosses()
+    paper["table2"] = measuring(tosses)
+    with store.claim(measure_recipe(tosses), [0]):
+        result = lohe("run", "table2", "--store", store.root)
+    assert result.exit_code == 1
+    assert "1 measurements are left to others" in " ".join(result.stderr.split())
 
 
 def test_stopped_in_a_measure_what_is_recorded_stays(tmp_path, paper):

@@ -1,6 +1,7 @@
 """`lohe bench`: time it here, against the best that PyTorch has."""
 
 import datetime
+import math
 import os
 from collections.abc import Iterable
 from dataclasses import replace
@@ -79,7 +80,8 @@ def bench_command(
       lohe bench --set table --tokens 4096 --batch 2 --heads 12 --width 64
       lohe bench --read h200.jsonl --figure h200.png
     """
-    with refusals("What was printed was measured, and is in the file of --json."):
+    kept = f"and is in {json}" if json else "--json FILE would have kept it"
+    with refusals(f"What was printed was measured, {kept}."):
         if figure is not None:
             check_format(figure)
         if read is not None:
@@ -107,8 +109,8 @@ def _setup(
     name: str, backend: str, dtype: str, device: str, seconds: float, seed: int | None
 ) -> tuple[dict[str, Any], Setup]:
     """What was asked for, in words for the file and in values for the races."""
-    if seconds < 0:
-        raise ValueError(f"seconds={seconds}: time does not run backwards; the default is 0.1.")
+    if not 0 <= seconds < math.inf:
+        raise ValueError(f"seconds={seconds}: give a time from 0 on; the default is 0.1.")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):

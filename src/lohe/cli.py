@@ -1,6 +1,8 @@
 """The command `lohe`: it reads options and prints; the work is done by the modules it calls."""
 
+import io
 import json
+import sys
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -36,6 +38,9 @@ COLOUR = {"ok": "green", "absent": "yellow", "failed": "red"}
 
 def main() -> None:
     """What `lohe.__main__` calls once everything is imported."""
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="replace")  # a screen without ± shows ?, which is no error
     app(prog_name="lohe")
 
 

@@ -14,7 +14,7 @@ from rich.console import Console
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
 
-Root = Annotated[Path, typer.Option("--store", help="Folder of the records.")]
+Root = Annotated[Path, typer.Option("--store", file_okay=False, help="Folder of the records.")]
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, untaken
+from lohe.experiments.memory import keep_memory
 from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
@@ -91,6 +92,8 @@ def contest_command(
         if not dry_run:
             deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
             worker = Worker(records, device_name(device), data, deadline, failed=failed)
+            if worker.device == "cpu":
+                keep_memory()
             if stage == "all":
                 _work_all(worker)
             else:

@@ -32,6 +32,7 @@ from lohe.experiments.measures import (
     model_runs,
     untaken,
 )
+from lohe.experiments.memory import keep_memory
 from lohe.experiments.report import Section
 from lohe.experiments.runner import Logger, Pack, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
@@ -44,6 +45,7 @@ from lohe.train import PRECISIONS, Run, check_precision
 from lohe.viz.style import check_format, drawing, save
 
 RESULTS = Path("results")  # where records are, unless told otherwise
+MOST_SEEDS = 100_000
 SMOKE = Path("results-smoke")  # those of smoke scale, which say nothing; git ignores it
 ItemNames = Annotated[
     list[str], typer.Argument(metavar="ITEM", help=f"Of {', '.join(PAPER)}, or all.")
@@ -70,7 +72,11 @@ Precision = Annotated[
 ]
 RootOfScale = Annotated[
     Path | None,
-    typer.Option("--store", help=f"Folder of the records. [{RESULTS}; of smoke scale {SMOKE}]"),
+    typer.Option(
+        "--store",
+        file_okay=False,
+        help=f"Folder of the records. [{RESULTS}; of smoke scale {SMOKE}]",
+    ),
 ]
 
 
@@ -121,17 +127,28 @@ def run_command(
             if wanted is None or m.run is None or m.run.seed in wanted
         ]
         models = [run for run in model_runs(measures) if key(run.recipe()) not in damaged]
+        said = ""
         if dry_run:
             _plan(runs, models, measures, records, pack, where)
         else:
+            if where == "cpu":
+                keep_memory()
             deadline = Deadline(minutes, _guess(records, where))
             with _logger(tensorboard) as log:
-                _train(runs + models, models, records, where, pack, data, log, deadline)
+                held = _train(runs + models, models, records, where, pack, data, log, deadline)
             with refusals("The same command continues with this measurement."):
                 terminal.take_aloud(measures, Bench(records, where, data), deadline)
             evidence = Evidence(quietly(records), setting)
             _show(report.sections(items, evidence), evidence)
-        if len(runs) < len(asked) or len(whole) < len(every):
+            late = deadline.late or deadline.over  # what is left is ours, for another time
+            left = {"seeds": held, "measurements": 0 if late else len(untaken(measures, records))}
+            if said := " and ".join(f"{n} {what}" for what, n in left.items() if n):
+                typer.echo(
+                    f"{said} are left to others, who have not recorded them yet: the same command "
+                    "continues.",
+                    err=True,
+                )
+        if len(runs) < len(asked) or len(whole) < len(every) or said:
             raise typer.Exit(1)  # not all that was asked for
 
 
@@ -199,6 +216,8 @@ def compare_command(
             return
         found = report.sections(asked, evidence)
         Console(highlight=False).print(f"{report.overall(found)}\n")
+        for note in report.mixed(report.used(found, evidence)):
+            typer.echo(f"{note}\n")
         for table in (report.values(found), report.claims(found)):
             terminal.show(table)
         if headlines := report.headlines(found):
@@ -263,6 +282,10 @@ def _seeds(text: str) -> list[int] | None:
         numbers = range(int(match[1]), int(match[2] or match[1]) + 1) if match else ()
         if not numbers:
             raise ValueError(f"--seeds takes numbers and ranges, 0-4,7; got {text!r}.")
+        if numbers[-1] >= 2**63 or len(found) + numbers[-1] - numbers[0] >= MOST_SEEDS:
+            raise ValueError(
+                f"--seeds takes seeds below 2^63, and at most {MOST_SEEDS:,} of them; got {text!r}."
+            )
         found += numbers
     if len(set(found)) != len(found):
         raise ValueError(f"--seeds takes each seed once; got {text!r}.")
@@ -333,10 +356,13 @@ def _about(seconds: float | None) -> str:
 def _show(found: Sequence[Section], evidence: Evidence) -> None:
     for section in found:
         one, judged = section.item, section.judged
+        mixed = report.mixed(report.used([section], evidence))
         if one.table:
-            terminal.show(one.table(evidence))
+            table = one.table(evidence)
+            terminal.show(replace(table, notes=[*table.notes, *mixed]))
         if judged and evidence.setting.scale != "smoke":
             about = provenance.notes(one.measures(evidence.setting), evidence)
+            about += [] if one.table else mixed
             terminal.show(verdict_table(one.title, judged, about))
 
 
@@ -366,7 +392,8 @@ def _train(
     data: Path | None,
     log: Logger,
     deadline: Deadline,
-) -> None:
+) -> int:
+    """Train what is missing; how many seeds others hold, who have not recorded them by the end."""
     with terminal.bars() as shown:
         shown.expect(missing(runs, store, size, models))
         for pack in complete(
@@ -389,3 +416,5 @@ def _train(
             "The same command continues.",
             err=True,
         )
+    left = {run for p in missing(runs, store, size, models) for run in p.runs}
+    return len(shown.told & left)

@@ -6,6 +6,7 @@ import pytest
 
 from commands import lohe
 from lohe.bench import attention, rows
+from lohe.bench.sets import SETS
 
 TINY = ("--tokens", "24,40", "--seconds", "0", "--mechanism", "relu")
 
@@ -68,6 +69,8 @@ def test_wrong_numbers_are_an_error(monkeypatch, tmp_path):
         (("--mechanism", "tanh"), "mechanism='tanh' is not known"),
         (("--tokens", "1k"), "write lengths of at least 2 as 1024,4096"),
         (("--device", "tpu"), "device='tpu' is not here"),
+        (("--seconds", "nan"), "seconds=nan: give a time from 0 on"),
+        (("--seconds", "-1"), "seconds=-1.0: give a time from 0 on"),
     ],
 )
 def test_refusals_name_the_choices(arguments, said):
@@ -89,3 +92,15 @@ def test_a_figure_that_cannot_be_drawn_is_said_before_the_clock_starts():
     result = lohe("bench", "--figure", "x.gif")
     assert result.exit_code == 2
     assert ".png, .svg, .pdf" in result.output
+
+
+@pytest.mark.parametrize("json", [False, True])
+def test_stopped_only_a_file_that_was_asked_for_is_named(monkeypatch, tmp_path, json):
+    def stop(setup, choice):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(SETS, "quick", stop)
+    result = lohe("bench", *TINY, *(["--json", tmp_path / "a.jsonl"] if json else []))
+    assert result.exit_code == 130
+    assert ("a.jsonl" in result.stderr) == json
+    assert ("--json" in result.stderr) == (not json)

@@ -132,7 +132,9 @@ def test_a_pid_given_to_someone_else_is_not_the_holder(store):
     assert is_free(store) == (me.start is not None)
 
 
-@pytest.mark.parametrize(("silent_s", "free"), [(0, False), (200, False), (400, True)])
+@pytest.mark.parametrize(
+    ("silent_s", "free"), [(0, False), (200, False), (400, True), (-9, False), (-400, True)]
+)
 def test_another_host_is_known_by_its_heartbeat(store, silent_s, free):
     # its pid may well be that of a process here
     elsewhere = replace(processes.this(), host="node7", space="node7 boot pid:[1]")

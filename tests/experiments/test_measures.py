@@ -151,6 +151,17 @@ def test_without_weights_the_model_is_asked_for(store):
         ShortBench(store).model(fakes.run(3))
 
 
+def test_a_model_is_not_measured_on_other_data(trained):
+    class OtherBench(ShortBench):
+        def data(self, run: Run):
+            return replace(short_sva.data(), checksum="ef" * 32)
+
+    with pytest.raises(ValueError, match="trained on data with checksum"):
+        OtherBench(trained).model(fakes.run(1))
+    with pytest.raises(ValueError, match="trained on data with checksum"):
+        list(take([fakes.Size(fakes.run(1), examples=5)], OtherBench(trained)))
+
+
 def test_a_model_that_others_still_train_is_left_to_them(store):
     heard = []
     measure = fakes.Size(fakes.run(3))

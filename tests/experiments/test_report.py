@@ -227,6 +227,22 @@ def test_data_of_two_checksums_is_named():
     assert note.startswith("subject-verb agreement has 2 checksums")
 
 
+def test_another_name_of_the_same_stories_is_no_other_data():
+    """The halves of 2026-11-16 and before have the checksum of the whole."""
+    ((old, new),) = report.SAME_DATA.items()
+    run = Setting().tinystories(Softmax())
+    both = [replace(fakes.record(run), data_checksum=c) for c in (old, new)]
+    assert report.mixed(both) == []
+    assert len(report.mixed([*both, fakes.record(run)])) == 1
+
+
+def test_data_of_other_tasks_is_not_mixed():
+    """Of other lengths, say: they have other recipes."""
+    run = Setting().wikitext2(Softmax())
+    longer = replace(run, task=replace(run.task, tokens=128))
+    assert report.mixed([fakes.record(run), replace(fakes.record(longer), data_checksum="c")]) == []
+
+
 def test_data_is_described_by_its_choices():
     setting = Setting()
     words = next(iter(setting.corpora.keywords))

@@ -245,6 +245,33 @@ def test_records_name_the_code_that_they_began_with(store):
     assert asked == [1, 1]
 
 
+def test_a_record_names_all_code_that_its_run_was_trained_by(store):
+    """Stopped, and continued twice, by other code each time."""
+    (run,), heard = seeds(0), []
+    long = replace(run, epochs=3)
+
+    def stop_after(epochs):
+        def listen(what, pack, done, of):
+            heard.append(what)
+            if (what, done) == ("training", epochs):
+                raise KeyboardInterrupt
+
+        return listen
+
+    for epochs, name in enumerate(["0.0.1+older", "0.0.2+old"], 1):
+        with pytest.raises(KeyboardInterrupt):
+            finished([long], store, listen=stop_after(epochs))
+        for note in store.checkpoint(long.recipe(), [0]).folder.glob("*.json"):
+            note.write_text(note.read_text().replace(code_version(), name))
+    finished([long], store, listen=stop_after(99))
+    said = [what for what in heard if what.startswith("continues: ")]
+    assert said[0] == "continues: what 0.0.1+older began, which may compute otherwise"
+    assert said[1].startswith("continues: what 0.0.1+older, 0.0.2+old began")
+    record = store.load(long.recipe())[0]
+    assert record.code_version == code_version()
+    assert record.notes["begun_by"] == ["0.0.1+older", "0.0.2+old"]
+
+
 def test_the_environment_names_the_very_gpu(monkeypatch):
     monkeypatch.setattr(torch.cuda, "get_device_name", lambda device=None: f"the GPU {device}")
     assert runner.environment("cuda:1")["device"] == "cuda:1 (the GPU cuda:1)"

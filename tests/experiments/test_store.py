@@ -1,5 +1,6 @@
 """Records survive: concurrent writers, kills at any step, a full disk, damaged neighbours."""
 
+import errno
 import os
 import shutil
 from pathlib import Path
@@ -8,7 +9,7 @@ import pytest
 import workers
 from workers import RECIPE, record
 
-from lohe.experiments.store import records
+from lohe.experiments.store import files, records
 from lohe.experiments.store.exact import loads
 from lohe.experiments.store.files import Damaged
 from lohe.experiments.store.records import key
@@ -235,3 +236,14 @@ def test_a_full_disk_is_explained_and_loses_nothing(small_disk, fill):
     os.unlink(ballast)
     store.add(pack)
     assert store.missing(RECIPE, range(9)) == []
+
+
+def test_a_file_that_grows_too_large_is_explained_as_a_full_disk_is(tmp_path, monkeypatch):
+    """By `ulimit -f`, or the file system."""
+
+    def too_large(path, data):
+        raise OSError(errno.EFBIG, "File too large")
+
+    monkeypatch.setattr(files, "_put", too_large)
+    with pytest.raises(OSError, match=r"File too large.*or choose another folder, and run again"):
+        files.write(tmp_path / "x", b"")

@@ -183,8 +183,12 @@ def test_verify_and_record(wikitext):
     }
 
 
-def test_damaged_manifest(stories):
-    (stories / "tinystories" / manifest.NAME).write_text("{", encoding="utf-8")
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", '{"TinyStories-train.txt": {"origin": "x"}}', '{"TinyStories-train.txt": 3}'],
+)
+def test_damaged_manifest(stories, text):
+    (stories / "tinystories" / manifest.NAME).write_text(text, encoding="utf-8")
     with pytest.raises(
         ValueError, match=r"manifest\.json is not what lohe writes.*verify --record"
     ):

@@ -53,6 +53,18 @@ class TestEveryTask:
             for name, value in alone.items():
                 torch.testing.assert_close(score[name][seed], value, rtol=ROUNDING, atol=0)
 
+    @pytest.mark.parametrize("value", [torch.nan, torch.inf])
+    def test_an_output_that_is_no_number_leaves_no_score(self, task, value, rng):
+        """Nor does it in the other batches: a model that diverged is not right by chance."""
+        outputs, targets = outputs_and_targets(task, rng)
+        broken = outputs.clone()
+        broken[1, 2] = value
+        tally = torch.func.vmap(task.tally)
+        score = task.score(total([tally(broken, targets), tally(outputs, targets)]))
+        for name, found in score.items():
+            assert found[1].isnan(), name
+            assert found[[0, 2]].isfinite().all(), name
+
     def test_a_pack_of_seeds_has_the_gradients_of_each_seed_alone(self, task, rng):
         outputs, targets = outputs_and_targets(task, rng)
         packed = torch.func.vmap(torch.func.grad(task.loss))(outputs, targets)

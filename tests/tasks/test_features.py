@@ -171,3 +171,16 @@ def test_the_shared_arrays_load_as_they_are_stored(stored):
     mean, deviation = frame_statistics(train)
     found = data.splits["test"].inputs["features"]
     torch.testing.assert_close(found, (test - mean) / deviation)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_features_that_are_no_finite_numbers_are_refused(root, value):
+    """As samples are: one NaN would make the mean of its bin NaN, and so all of the training."""
+    odd = torch.rand(4, 3, 2)
+    odd[2, 1, 0] = value  # a clip of test only
+    path = write(root, "yes", features=odd)
+    with pytest.raises(ValueError, match=rf"{path.name}: .* no finite numbers .*Write them again"):
+        TASK.load(root)
+    write(root, "yes", scale=torch.tensor([1.0, value], dtype=torch.float64))
+    with pytest.raises(ValueError, match="no finite numbers"):
+        TASK.load(root)

@@ -9,7 +9,7 @@ from torch.nn.utils import clip_grad_norm_
 import short_sva
 from accuracy import TRAINED
 from lohe.models import Oscillator
-from lohe.train import AdamW, train
+from lohe.train import AdamW, assembled, train
 from lohe.train.pack import cosine
 from lohe.train.stepper import Stepper
 
@@ -155,3 +155,17 @@ def test_half_precision_trains_and_leaves_no_trace(data):
     # it is not float32 under another name
     exact = train(short_sva.run(dropout=0.0), [0, 1], data)
     assert exact.outcomes[0].curve[0]["loss"] != trained.outcomes[0].curve[0]["loss"]
+
+
+def test_a_model_is_not_assembled_of_weights_of_another(data):
+    """What lacks would stay as it was drawn, and what is left over would be dropped in silence."""
+    run = short_sva.run()
+    trained = train(run, [0], data)
+    weights = trained.weights(0)
+    first, *others = weights
+    with pytest.raises(ValueError, match=rf"lack {first} .*Assemble"):
+        assembled(run, data, {name: weights[name] for name in others})
+    with pytest.raises(ValueError, match=r"have other\.weight besides"):
+        assembled(run, data, weights | {"other.weight": weights[first]})
+    model = assembled(run, data, weights)
+    assert all(torch.equal(p, weights[name]) for name, p in model.named_parameters())

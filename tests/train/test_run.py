@@ -45,6 +45,12 @@ def test_an_optimiser_that_cannot_be_is_refused(kind, rates):
         kind(**rates)
 
 
+def test_a_clip_that_is_no_number_is_refused():
+    """Nothing is larger than NaN: no gradient would have been clipped, and all be NaN."""
+    with pytest.raises(ValueError, match=r"clip > 0 .*, got nan"):
+        short_sva.run(clip=float("nan"))
+
+
 def test_steps_of_an_epoch_count_the_smaller_last_batch(data):
     assert short_sva.run().steps(data) == 3  # 64 + 64 + 22
     assert short_sva.run(limit=128).steps(data) == 2

@@ -24,6 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from lohe.demo.plan import Plan
+from lohe.experiments.memory import keep_memory
 from lohe.experiments.runner import Pack, complete, file_name, records
 from lohe.experiments.store import files
 from lohe.experiments.store.locks import Busy, Lost
@@ -209,6 +210,7 @@ def _work(job: Job, pipe: Connection) -> None:
     """In the process of one job."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
+    keep_memory()
     try:
         finish(job, lambda name, what, done, of: pipe.send((what, done, of)))
     except Exception as error:

@@ -49,7 +49,7 @@ class Bench:
 
     def model(self, run: Run) -> nn.Module:
         """The run's trained model, in evaluation mode, on the device."""
-        found = weights.find(self.store, run)
+        found = weights.find(self.store, run, self.data)
         if found is None:
             raise FileNotFoundError(
                 f"No weights of {weights.describe(run)} in {self.store.root}: train it with "
@@ -94,7 +94,7 @@ def take(
                 if not bench.store.missing(recipe, [seed]):
                     listen("cached", measure)
                     continue
-                if measure.run and not weights.kept(bench.store, measure.run):
+                if measure.run and not weights.kept(bench.store, measure.run, bench.data):
                     listen("left to others: its model is not trained yet", measure)
                     continue
                 listen("measuring", measure)
@@ -135,7 +135,7 @@ def _record(measure: Measure, recipe: dict[str, Any], seed: int, bench: Bench) -
     found = measure.take(bench)
     notes, checksum = {}, ""
     if measure.run is not None:
-        kept = weights.find(bench.store, measure.run)
+        kept = weights.find(bench.store, measure.run, bench.data)
         notes = {"model": kept.result if kept else {}}
         checksum = bench.data(measure.run).checksum
     return Record(

@@ -117,6 +117,8 @@ def _section(section: Section, picture: Path | None, evidence: Evidence) -> list
         parts.append(html.figure([Picture(picture, item.title)], made))
     if item.table:
         parts += _table(item.table(evidence), below=item.title)
+    if mixed := report.mixed(report.used([section], evidence)):
+        parts.append(html.bullets(mixed, notes=True))
     if judged:
         columns, rows = verdict_rows(judged)
         parts.append(html.table("Verdicts", columns, rows, narrow="stack"))
@@ -165,7 +167,8 @@ def _sources(found: Sequence[Section], evidence: Evidence) -> list[str]:
     parts = [html.paragraph(f"The corpora are the set `{corpora.name}`; {theirs}.")]
     parts.append(html.bullets(corpora.differs))
     table = report.sources(found, evidence)
-    return [*parts, html.table(table.title, table.columns, table.rows, narrow="stack", text=True)]
+    parts.append(html.table(table.title, table.columns, table.rows, narrow="stack", text=True))
+    return [*parts, html.bullets(table.notes, notes=True)] if table.notes else parts
 
 
 def _table(table: Table, links: Sequence[str] = (), below: str = "") -> list[str]:

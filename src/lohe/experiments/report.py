@@ -1,5 +1,6 @@
 """What came out, in numbers and in words: everything here follows from the judged lines."""
 
+import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -46,6 +47,13 @@ SHARED = (
     "Keyword spotting and most of TinyStories, as they are in results/, were trained by several "
     "processes at once on one GPU, which took less than the sum above (LOG.md says how long)."
 )
+MEASURED = ", measured"
+# The same stories by two names: halves had the checksum of the whole until 2026-11-16
+SAME_DATA = {
+    "f3f13615d8bf6eb9dba496169505815221cce5fe9b3f91d37294b4911db10a38": (
+        "c66f9b1a0733f54f960a862c8c5020c1065e953fc313420c385534b96d7883a2"
+    )
+}
 TASKS = {
     "SVA": "subject-verb agreement",
     "WikiText2": "WikiText-2",
@@ -258,14 +266,24 @@ def sources(found: Sequence[Section], evidence: Evidence) -> Table:
         when = days[0] if len(days) == 1 else f"{days[0]} to {days[-1]}"
         rows.append((what, str(len(records)), device, versions, when, checksum))
     columns = ("data", "records", "device", "lohe, torch, Python", "when", "sha256 of the data")
-    several = Counter(what for what, _ in dict.fromkeys((row[0], row[-1]) for row in rows))
-    notes = [
-        f"{what} has {n} checksums: other data, or what is hashed of its cut has changed "
-        "(CHANGELOG.md)."
-        for what, n in several.items()
-        if n > 1
+    return Table("Records", columns, rows, mixed(used(found, evidence)))
+
+
+def mixed(records: Iterable[Record]) -> list[str]:
+    """What is said where one task has records of several data: recipes do not tell them apart."""
+    found: dict[str, tuple[str, set[str]]] = {}
+    for record in records:
+        if run := _run(record):
+            what = _described(record).removesuffix(MEASURED)
+            _, checksums = found.setdefault(json.dumps(run["task"]), (what, set()))
+            checksums.add(SAME_DATA.get(record.data_checksum, record.data_checksum))
+    return [
+        f"{what} has {len(checksums)} checksums of its data "
+        f"({', '.join(c[:12] for c in sorted(checksums))}): these records are of "
+        "different data, and are shown as one. Keep those of each in a store of its own."
+        for what, checksums in found.values()
+        if len(checksums) > 1
     ]
-    return Table("Records", columns, rows, notes)
 
 
 def margins() -> Table:
@@ -358,8 +376,7 @@ def _range(low: float, high: float) -> str:
 
 def _described(record: Record) -> str:
     """Task and its choices: what the data is."""
-    recipe: dict[str, Any] = record.recipe
-    run = recipe.get("run") if "task" not in recipe else recipe
+    run = _run(record)
     if not run:
         return "mathematics"
     task = dict(run["task"])
@@ -368,4 +385,9 @@ def _described(record: Record) -> str:
     kept = [f"{len(words)} words"] if words else []
     kept += [str(task[k]) for k in ("release", "version", "name") if k in task]
     about = f" ({', '.join(kept)})" if kept else ""
-    return f"{TASKS.get(name, name)}{about}{'' if run is recipe else ', measured'}"
+    return f"{TASKS.get(name, name)}{about}{'' if run is record.recipe else MEASURED}"
+
+
+def _run(record: Record) -> dict[str, Any] | None:
+    """The recipe of the run that it is of, or that was measured; None for mathematics."""
+    return record.recipe if "task" in record.recipe else record.recipe.get("run")

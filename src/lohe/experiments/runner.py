@@ -3,7 +3,7 @@
 import platform
 import time
 from collections import deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -73,12 +73,17 @@ def missing(
     return found
 
 
-def _todo(pack: Pack, store: Store, with_weights: Collection[Run]) -> list[int]:
-    """Seeds without a record, or whose weights are wanted and are not there."""
+def _todo(
+    pack: Pack,
+    store: Store,
+    with_weights: Collection[Run],
+    data: Callable[[Run], Data] | None = None,
+) -> list[int]:
+    """Seeds without a record, or whose weights are wanted and are not there (of this `data`)."""
     without = store.missing(pack.run.recipe(), pack.seeds)
     for seed in pack.seeds:
         run = replace(pack.run, seed=seed)
-        if seed not in without and run in with_weights and not weights.kept(store, run):
+        if seed not in without and run in with_weights and not weights.kept(store, run, data):
             without.append(seed)
     return [seed for seed in pack.seeds if seed in without]
 
@@ -110,17 +115,23 @@ def complete(
     load = load or (lambda task: load_aloud(task, root, progress))
     loaded: dict[Task, Data] = {}
     with_weights = frozenset(with_weights)
+
+    def data_of(run: Run) -> Data:
+        if run.task not in loaded:
+            loaded[run.task] = load(run.task)
+        return loaded[run.task]
+
     waiting = deque(packs(runs, size))
     while waiting:
         pack = waiting.popleft()
         recipe = pack.run.recipe()
-        if not _todo(pack, store, with_weights):
+        if not _todo(pack, store, with_weights, data_of):
             _tidy(pack, store)
             listen("cached", pack, pack.run.epochs, pack.run.epochs)
             continue
         try:
             with store.claim(recipe, pack.seeds) as claim:
-                todo = _todo(pack, store, with_weights)
+                todo = _todo(pack, store, with_weights, data_of)
                 if not todo:  # another process has just finished it
                     listen("cached", pack, pack.run.epochs, pack.run.epochs)
                     continue
@@ -130,17 +141,20 @@ def complete(
                     continue
                 if pack.run.task not in loaded:
                     listen("loading", now, 0, pack.run.epochs)
-                    loaded[pack.run.task] = load(pack.run.task)
-                data = loaded[pack.run.task]
+                data = data_of(pack.run)
                 if others := _begun_otherwise(now, store):
                     listen(f"starts over: {others}", now, 0, pack.run.epochs)
                 checkpoint = store.checkpoint(recipe, todo, claim.check)
+                if earlier := checkpoint.earlier():
+                    said = f"what {', '.join(earlier)} began, which may compute otherwise"
+                    listen(f"continues: {said}", now, 0, pack.run.epochs)
                 trained = _train(now, data, checkpoint, device, listen, log)
                 claim.check()
                 keep(now, trained)
                 wanted = [s for s in todo if replace(pack.run, seed=s) in with_weights]
-                weights.keep(store, trained, wanted)
-                store.add(records(now, trained, data, device), name=file_name(pack.run))
+                weights.keep(store, trained, wanted, data)
+                new = records(now, trained, data, device, earlier)
+                store.add(new, name=file_name(pack.run))
                 checkpoint.clear()
                 store.drop_checkpoints(recipe, held=pack.seeds)
                 yield now
@@ -196,7 +210,9 @@ def _train(
     )
 
 
-def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Record]:
+def records(
+    pack: Pack, trained: Trained, data: Data, device: str, begun_by: Sequence[str] = ()
+) -> list[Record]:
     """One record a seed; the wall time is the pack's, shared among its seeds."""
     return [
         Record(
@@ -209,7 +225,8 @@ def records(pack: Pack, trained: Trained, data: Data, device: str) -> list[Recor
             wall_seconds=trained.seconds / len(pack.seeds),
             curve=[{k: _short(v) for k, v in line.items()} for line in outcome.curve],
             notes={"pack": seed_ranges(pack.seeds), "epoch": outcome.epoch, "data": _facts(data)}
-            | ({"parts": _rounded(outcome.parts)} if outcome.parts else {}),
+            | ({"parts": _rounded(outcome.parts)} if outcome.parts else {})
+            | ({"begun_by": list(begun_by)} if begun_by else {}),
         )
         for outcome in trained.outcomes
     ]

@@ -49,7 +49,7 @@ def ship(run: Run, bench: Bench, folder: Path = FOLDER) -> dict[str, float]:
 
     A file that says the same already is left alone: safetensors orders metadata by chance.
     """
-    found = weights.find(bench.store, run)
+    found = weights.find(bench.store, run, bench.data)
     if found is None:
         raise FileNotFoundError(f"No weights of {weights.describe(run)} in {bench.store.root}.")
     data = bench.data(run)

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from jaxtyping import Shaped
-from safetensors import SafetensorError
-from safetensors.torch import load_file, save_file
+from safetensors import SafetensorError, safe_open
+from safetensors.torch import save_file
 from torch import Tensor
 
 from lohe.tasks.atomic import replacing, write_text
@@ -47,20 +47,22 @@ def _read(path: Path, key: str) -> Entry | None:
         stored = json.loads(note.read_text(encoding="utf-8"))
         if stored["key"] != key:
             return None
-        found = load_file(tensors)
-        # the two files are replaced one after the other: a writer in between leaves a mixed pair
-        if stored["shapes"] != _shapes(found):
-            return None
+        with safe_open(tensors, framework="pt") as file:
+            # the two files are replaced one after the other: a writer in between leaves a mixed
+            # pair. Older entries do not tell their key
+            if (file.metadata() or {}).get("key") != key:
+                return None
+            found = {name: file.get_tensor(name) for name in file.keys()}  # noqa: SIM118
         return found, stored["facts"]
     except (OSError, ValueError, KeyError, TypeError, SafetensorError):
         return None
 
 
 def _write(path: Path, key: str, tensors: Tensors, facts: dict[str, Any]) -> None:
-    note = {"key": key, "shapes": _shapes(tensors), "facts": facts}
+    note = {"key": key, "facts": facts}
     try:
         with replacing(path.with_suffix(".safetensors")) as temporary:
-            save_file(tensors, temporary)
+            save_file(tensors, temporary, {"key": key})
         write_text(path.with_suffix(".json"), json.dumps(note) + "\n")
     except OSError as error:
         warnings.warn(
@@ -68,7 +70,3 @@ def _write(path: Path, key: str, tensors: Tensors, facts: dict[str, Any]) -> Non
             f"made again next time. Set $LOHE_DATA to a folder that can be written to.",
             stacklevel=3,
         )
-
-
-def _shapes(tensors: Tensors) -> dict[str, list[Any]]:
-    return {name: [str(rows.dtype), *rows.shape] for name, rows in sorted(tensors.items())}

@@ -133,9 +133,17 @@ def total(tallies: Iterable[Sums]) -> Sums:
     return sums
 
 
-def percent(correct: Int[Tensor, "*pack"], count: Int[Tensor, "*pack"]) -> Float[Tensor, "*pack"]:
-    """Accuracy as the paper prints it; NaN where there was nothing to count."""
-    return 100 * correct.double() / count.double()
+def percent(
+    correct: Int[Tensor, "*pack"], count: Int[Tensor, "*pack"], broken: Int[Tensor, "*pack"]
+) -> Float[Tensor, "*pack"]:
+    """Accuracy as the paper prints it; NaN where there was nothing to count, or some outputs are
+    no numbers: argmax takes NaN for a word, and a model that diverged would be right by chance."""
+    return torch.where(broken > 0, torch.nan, 100 * correct.double() / count.double())
+
+
+def broken(outputs: Float[Tensor, "..."]) -> Int[Tensor, ""]:
+    """How many outputs are no finite numbers."""
+    return (~outputs.isfinite()).sum()
 
 
 def checksum(splits: Mapping[str, Split]) -> str:

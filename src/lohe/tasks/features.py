@@ -97,4 +97,10 @@ def _read(path: Path) -> tuple[Float[Tensor, "clip frame bin"], list[str]]:
     if not set(split.tolist()) <= set(range(len(kws.SPLITS))):
         raise ValueError(f"{path}: split is 0 train, 1 valid or 2 test, got {set(split.tolist())}.")
     factor, offset = scale.tolist()
-    return values.float() * factor + offset, [kws.SPLITS[n] for n in split.tolist()]
+    features = values.float() * factor + offset
+    if not features.isfinite().all():
+        raise ValueError(
+            f"{path}: features or scale that are no finite numbers (NaN or infinite). Write them "
+            "again without."
+        )
+    return features, [kws.SPLITS[n] for n in split.tolist()]

@@ -15,7 +15,7 @@ from torch import Tensor
 from lohe.tasks import manifest
 from lohe.tasks.cache import Entry, cached, fingerprint
 from lohe.tasks.clips import folder_of, list_clips, read_clip, which_set
-from lohe.tasks.dataset import Data, Examples, Split, Sums, one_of, percent
+from lohe.tasks.dataset import Data, Examples, Split, Sums, broken, one_of, percent
 from lohe.tasks.logmel import VERSION, LogMel
 from lohe.tasks.progress import Progress, silent
 from lohe.tasks.root import data_root
@@ -34,13 +34,14 @@ class WhichWord:
         return F.cross_entropy(outputs, targets["label"])
 
     def tally(self, outputs: Float[Tensor, "batch word"], targets: Examples) -> Sums:
-        """Right answers, and clips."""
+        """Right answers, clips, and outputs that are no numbers."""
         right = outputs.argmax(-1) == targets["label"]
-        return {"correct": right.sum(), "count": torch.ones_like(right).sum()}
+        count = torch.ones_like(right).sum()
+        return {"correct": right.sum(), "count": count, "broken": broken(outputs)}
 
     def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
         """Accuracy in percent."""
-        return {"accuracy": percent(sums["correct"], sums["count"])}
+        return {"accuracy": percent(sums["correct"], sums["count"], sums["broken"])}
 
 
 @dataclass(frozen=True)

@@ -24,6 +24,9 @@ def read(folder: Path) -> dict[str, dict[str, Any]]:
         entries = json.loads(path.read_text(encoding="utf-8"))
         if not isinstance(entries, dict):
             raise ValueError("no names in it")
+        for name, entry in entries.items():
+            if not isinstance(entry, dict) or not {"sha256", "origin"} <= entry.keys():
+                raise ValueError(f"{name} has no sha256 and origin")
         return entries
     except ValueError as error:
         raise ValueError(

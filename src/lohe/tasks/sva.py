@@ -20,7 +20,7 @@ import torch.nn.functional as F
 from jaxtyping import Float
 from torch import Tensor
 
-from lohe.tasks.dataset import Data, Examples, Split, Sums, checksum, percent
+from lohe.tasks.dataset import Data, Examples, Split, Sums, broken, checksum, percent
 from lohe.tasks.progress import Progress, silent
 
 
@@ -119,22 +119,24 @@ class SVA:
         return F.binary_cross_entropy_with_logits(outputs, targets["label"].to(outputs.dtype))
 
     def tally(self, outputs: Float[Tensor, " batch"], targets: Examples) -> Sums:
-        """Right answers and sentences of each category; a positive logit says "agrees"."""
+        """Right answers and sentences of each category, and outputs that are no numbers; a positive
+        logit says "agrees"."""
         right = (outputs > 0) == (targets["label"] == 1)
         members = {name: targets["category"] == k for k, name in enumerate(CATEGORIES)}
-        return {f"correct_{name}": (right & of).sum() for name, of in members.items()} | {
-            f"count_{name}": of.sum() for name, of in members.items()
-        }
+        correct = {f"correct_{name}": (right & of).sum() for name, of in members.items()}
+        count = {f"count_{name}": of.sum() for name, of in members.items()}
+        return correct | count | {"broken": broken(outputs)}
 
     def score(self, sums: Sums) -> dict[str, Float[Tensor, "*pack"]]:
         """Accuracy in percent: overall, simple, easy, hard."""
         correct = {name: sums[f"correct_{name}"] for name in CATEGORIES}
         count = {name: sums[f"count_{name}"] for name in CATEGORIES}
-        overall = percent(
-            torch.stack(list(correct.values())).sum(0), torch.stack(list(count.values())).sum(0)
+        correct["overall"], count["overall"] = (
+            torch.stack(list(of.values())).sum(0) for of in (correct, count)
         )
-        return {"overall": overall} | {
-            name: percent(correct[name], count[name]) for name in CATEGORIES
+        return {
+            name: percent(correct[name], count[name], sums["broken"])
+            for name in ("overall", *CATEGORIES)
         }
 
 

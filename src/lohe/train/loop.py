@@ -64,7 +64,16 @@ class Trained:
 def assembled(run: Run, data: Data, weights: dict[str, Tensor]) -> torch.nn.Module:
     """A model of the run with these parameters, on the CPU, in evaluation mode."""
     model = run.model.build(data, torch.Generator())
-    model.to(next(iter(weights.values())).dtype).load_state_dict(weights, strict=False)
+    lacking = [name for name, _ in model.named_parameters() if name not in weights]
+    model.to(next(iter(weights.values())).dtype)
+    # buffers are made by `build`: weights have none
+    unknown = model.load_state_dict(weights, strict=False).unexpected_keys
+    if lacking or unknown:
+        raise ValueError(
+            f"The weights lack {', '.join(lacking) or 'nothing'} and have "
+            f"{', '.join(unknown) or 'nothing'} besides what {type(model).__name__} has: they are "
+            "of another model, or of other code. Assemble the run that they were trained by."
+        )
     return model.eval()
 
 

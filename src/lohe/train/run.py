@@ -81,11 +81,11 @@ class Run:
             )
         _one_of("schedule", self.schedule, ("step", "epoch"))
         _one_of("precision", self.precision, PRECISIONS)
-        if self.clip <= 0 or (self.limit is not None and self.limit < 1):
+        if not self.clip > 0 or (self.limit is not None and self.limit < 1):
             raise ValueError(
                 f"A run needs clip > 0 and limit >= 1 or None, got {self.clip}, {self.limit}."
             )
-        if self.patience is not None and (self.patience < 1 or self.select == "last"):
+        if self.patience is not None and (not self.patience >= 1 or self.select == "last"):
             raise ValueError(
                 f"patience={self.patience} with select={self.select!r}: give a number of epochs "
                 "from 1 on, and select by a metric that can stop improving."

@@ -19,6 +19,7 @@ from torch import Tensor
 
 from lohe.experiments.store import exact, files
 from lohe.experiments.store.files import Damaged
+from lohe.version import code_version
 
 SCHEMA = 1
 KEPT = 2  # the newest, and one to fall back on should the disk damage it
@@ -43,7 +44,7 @@ class Checkpoint:
         """Replace the checkpoint; if that fails, a full disk say, the old one is still there."""
         self.check()
         data = safetensors.torch.save({name: _owned(x) for name, x in tensors.items()})
-        manifest = _manifest(data, state)
+        manifest = _manifest(data, state, [*self.earlier(), code_version()])
         self.folder.mkdir(parents=True, exist_ok=True)
         files.sweep(self.folder)
         step = 1 + max(self._steps("*"), default=0)
@@ -68,12 +69,19 @@ class Checkpoint:
 
     def state(self) -> dict[str, Any] | None:
         """What the newest one says besides its tensors, which are not read; None if unreadable."""
-        try:
-            step = max(self._steps("json"))
-            state = exact.loads(self._manifest(step).read_bytes())["state"]
-        except (ValueError, KeyError, TypeError, OSError):
-            return None
+        state = self._newest().get("state")
         return state if isinstance(state, dict) else None
+
+    def earlier(self) -> list[str]:
+        """The versions of lohe other than this one by which it was written so far."""
+        return [code for code in self._newest().get("code", []) if code != code_version()]
+
+    def _newest(self) -> dict[str, Any]:
+        try:
+            newest = exact.loads(self._manifest(max(self._steps("json"))).read_bytes())
+        except (ValueError, OSError):
+            return {}
+        return newest if isinstance(newest, dict) else {}
 
     def clear(self) -> None:
         """Delete the checkpoint, once the run's record is safe."""
@@ -131,7 +139,7 @@ def _owned(tensor: Tensor) -> Tensor:
     return tensor.detach().to("cpu", copy=True, memory_format=torch.contiguous_format)
 
 
-def _manifest(data: bytes, state: dict[str, Any]) -> str:
+def _manifest(data: bytes, state: dict[str, Any], code: list[str]) -> str:
     digest = hashlib.sha256(data).hexdigest()
     manifest = {"lohe": "checkpoint", "schema": SCHEMA, "bytes": len(data), "sha256": digest}
-    return exact.dumps(manifest | {"state": state}, "checkpoint") + "\n"
+    return exact.dumps(manifest | {"code": code, "state": state}, "checkpoint") + "\n"

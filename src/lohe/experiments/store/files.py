@@ -14,7 +14,7 @@ except ImportError:  # Windows
     fcntl = None
 
 POLL_S = 0.02
-NO_SPACE = (errno.ENOSPC, errno.EDQUOT)
+NO_SPACE = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 
 
 class Damaged(ValueError):

@@ -31,9 +31,12 @@ class Holder:
 
     @property
     def stale(self) -> bool:
-        """Dead for certain where its pid can be checked; elsewhere, silent for too long."""
+        """Dead for certain where its pid can be checked; elsewhere, silent for too long.
+
+        A beat far in the future is of a clock that was wrong: it would be fresh for as long.
+        """
         alive = processes.alive(self.process)
-        return self.silent_s > self.stale_after_s if alive is None else not alive
+        return abs(self.silent_s) > self.stale_after_s if alive is None else not alive
 
     def __str__(self) -> str:
         who = f"pid {self.process.pid} on {self.process.host}"

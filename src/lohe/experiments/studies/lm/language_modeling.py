@@ -119,9 +119,12 @@ def _rows(evidence: Evidence, corpus: str) -> list[tuple[str, ...]]:
 
 
 def _strict(evidence: Evidence, run: Run) -> str:
-    """Perplexity by the strict protocol, which only WikiText-2 has."""
-    values = [r.result[STRICT] for r in evidence.records(run) if STRICT in r.result]
-    return shown(values) if values else ""
+    """Perplexity by the strict protocol, which only WikiText-2 has; of how many seeds, where some
+    were recorded without."""
+    records = evidence.records(run)
+    values = [r.result[STRICT] for r in records if STRICT in r.result]
+    few = f" ({len(values)} of {len(records)})" if len(values) < len(records) else ""
+    return shown(values) + few if values else ""
 
 
 def lines(evidence: Evidence) -> list[Line]:
