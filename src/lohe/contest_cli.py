@@ -56,7 +56,7 @@ def contest_command(
     device or many, the processes share the work.
 
     \b
-    choose    trials of all families, then the best three of each; no test
+    choose    trials of all families, then the best four of each; no test
     confirm   the chosen ones, ten fresh seeds, test scored once; after choose
     controls  the chosen oscillator with one part changed; after confirm
     law       perplexity against d_osc; after choose, like the next three
