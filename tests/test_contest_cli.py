@@ -1,6 +1,7 @@
 """lohe contest: what it trains, in which order, and that choosing runs know nothing of test."""
 
 import shutil
+from types import SimpleNamespace
 
 import pytest
 
@@ -145,12 +146,12 @@ def test_a_measurement_that_fails_costs_the_others_nothing(looked_at, root, tmp_
             file.unlink()
 
     def broken(self, bench):
-        raise RuntimeError("no kernel image")
+        raise ValueError("no kernel image")
 
     monkeypatch.setattr(LearnedReadout, "take", broken)
     result = contest("measure", store, "--data", root)
     assert result.exit_code == 1
-    assert "RuntimeError: no kernel image" in result.stderr
+    assert "ValueError: no kernel image" in result.stderr
     left = result.stderr.count("Not measured, it failed as said above: LearnedReadout")
     assert left > 1
     assert f"{55 - left} taken, {left} to take" in result.stdout
@@ -287,15 +288,15 @@ def test_all_waits_for_what_others_hold_and_not_for_what_is_too_late(
 
     def missing(stage, store, evidence):
         if stage == "long":
-            return ["pack"] * late
+            return [SimpleNamespace(runs=["long"])] * late
         looks.append(stage)
-        return ["pack"] if len(looks) <= held else []
+        return [SimpleNamespace(runs=["shared"])] if len(looks) <= held else []
 
     monkeypatch.setattr(contest_cli, "WORK", ("long", "shared"))
     monkeypatch.setattr(contest_cli, "POLL_S", 0.0)
     monkeypatch.setattr(contest_cli, "_runs", lambda stage, evidence: [])
     monkeypatch.setattr(contest_cli, "_missing", missing)
-    monkeypatch.setattr(contest_cli, "_work", lambda stage, worker: late * (stage == "long"))
+    monkeypatch.setattr(contest_cli, "_work", lambda stage, worker: {"long"})
     deadline = Deadline(10.0, lambda pack: None)
     contest_cli._work_all(contest_cli.Worker(Store(tmp_path), "cpu", None, deadline))
     assert len(looks) == rounds

@@ -138,7 +138,8 @@ def _work_all(worker: Worker) -> None:
             except TooEarly:
                 continue
             late = _work(stage, worker)
-            held = held or len(_missing(stage, worker.store, _evidence(worker.store))) > late
+            left = _missing(stage, worker.store, _evidence(worker.store))
+            held = held or any(not late.issuperset(pack.runs) for pack in left)
             if stage in ("confirm", "controls"):  # while weights are there: the machine may be lent
                 _measure(worker)
         if not held or worker.deadline.over:
@@ -146,9 +147,9 @@ def _work_all(worker: Worker) -> None:
         time.sleep(POLL_S)
 
 
-def _work(stage: str, worker: Worker) -> int:
-    """What the stage needs, as far as nobody else does it and the time allows; how many packs it
-    does not allow."""
+def _work(stage: str, worker: Worker) -> set[Run]:
+    """What the stage needs, as far as nobody else does it and the time allows; which runs it does
+    not allow."""
     late = _train(stage, worker)
     if stage == "measure":
         _measure(worker)
@@ -184,14 +185,19 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
     return LATER_RUNS[stage](chosen)
 
 
-def _train(stage: str, worker: Worker) -> int:
-    """Pack after pack until nothing is missing that nobody trains; how many would end too late.
+def _train(stage: str, worker: Worker) -> set[Run]:
+    """Pack after pack until nothing is missing that nobody trains; which runs would end too late.
 
     What is trained again for its weights alone does not see the test articles, which its record has
     been scored on.
     """
-    store, deadline = worker.store, worker.deadline
-    deadline.late = 0
+    store, deadline, late = worker.store, worker.deadline, set[Run]()
+
+    def allowed(pack: Pack) -> bool:
+        in_time = deadline.allows(pack)
+        late.update(() if in_time else pack.runs)
+        return in_time
+
     with terminal.bars(worker.told) as shown:
 
         @cache
@@ -203,8 +209,9 @@ def _train(stage: str, worker: Worker) -> int:
 
         while todo := _missing(stage, store, evidence := _evidence(store)):
             runs = [run for pack in todo for run in pack.runs]
-            how = {"device": worker.device, "size": SIZE, "load": load, "allowed": deadline.allows}
-            taken, deadline.late, keep = 0, 0, _kept(stage, evidence)
+            how = {"device": worker.device, "size": SIZE, "load": load, "allowed": allowed}
+            taken, keep = 0, _kept(stage, evidence)
+            late.clear()
             shown.expect(todo)
             # what others hold is left to them, and nothing comes back
             for pack in complete(runs, store, listen=shown.training, with_weights=keep, **how):
@@ -213,10 +220,10 @@ def _train(stage: str, worker: Worker) -> int:
                 taken += 1
             if not taken:  # others train what is left
                 finals_follow = stage == "choose" and choose.final_runs(evidence) is None
-                if deadline.late or deadline.over or not finals_follow:
+                if late or deadline.over or not finals_follow:
                     break
                 time.sleep(POLL_S)
-    return deadline.late
+    return late
 
 
 def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:

@@ -7,6 +7,7 @@ import lohe
 from accuracy import ROUNDING
 from lohe import ops
 from lohe.attention import CouplingAmplification, PositionOffsetAttention
+from lohe.substrates import FiniteHorizon
 
 
 def layers(rng, cls=lohe.OscillatorAttention):
@@ -73,6 +74,13 @@ def test_offsets_of_zero_change_nothing_where_exponentials_are_large(rng):
     offset = PositionOffsetAttention(8, 2, 12, coupling="exp", generator=rng)
     offset.load_state_dict(plain.state_dict(), strict=False)
     torch.testing.assert_close(offset(x), plain(x), rtol=0, atol=1e-4)
+
+
+def test_an_overflow_on_a_device_is_named_here_too(rng):
+    offset = PositionOffsetAttention(8, 2, 12, coupling="exp", generator=rng)
+    offset.settle = FiniteHorizon(1.0, generator=rng)
+    with pytest.raises(ValueError, match="The drive of exponential couplings is not finite"):
+        offset(1e3 * torch.randn(2, 10, 8, generator=rng))
 
 
 def test_offsets_settle_in_float32_under_autocast(rng):

@@ -91,14 +91,17 @@ def test_a_mask_of_keys_is_checked_as_elsewhere(rng, key_mask):
 
 
 @pytest.mark.parametrize("sharpness", [1, 2.5])
-def test_what_failed_can_be_tried_again(rng, sharpness):
+@pytest.mark.parametrize("where", ["settle", "to_out"])
+def test_what_failed_can_be_tried_again(rng, sharpness, where):
+    """Whether it failed before the readout or after it."""
     layer = lohe.OscillatorAttention(8, 2, 9, sharpness=sharpness, causal=True, generator=rng)
     x = torch.randn(2, 5, 8, generator=rng)
     _, cache = layer.decode(x[:, :4])
-    exact, layer.settle = layer.settle, lambda h: 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        layer.decode(x[:, 4:], cache)
-    layer.settle = exact
+    with pytest.MonkeyPatch.context() as patch:
+        whole = layer if where == "settle" else layer.to_out
+        patch.setattr(whole, "settle" if where == "settle" else "forward", lambda h: 1 / 0)
+        with pytest.raises(ZeroDivisionError):
+            layer.decode(x[:, 4:], cache, key_mask=torch.zeros(2, 1).bool())
     out, cache = layer.decode(x[:, 4:], cache)
     assert cache.tokens == 5
     torch.testing.assert_close(out, layer(x)[:, 4:], rtol=0, atol=1e-6)

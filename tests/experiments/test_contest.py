@@ -863,6 +863,9 @@ def test_a_rate_that_spoils_the_softmax_would_change_nothing():
     assert "learning rate" not in said.partition(". Behind")[0]
     short = made.evidence(r for r in made.everything(truth) if r != at[2e-3][0])
     assert further.at_its_best_rate(short, chosen.best) == []
+    gone = [replace(r, curve=[{"loss": math.nan}]) if r == at[4e-3][0] else r for r in found.all()]
+    best = further.at_its_best_rate(made.evidence(gone), chosen.best)
+    assert best == found.of(further.longer(chosen.best, 48))  # what diverged is no rival
 
 
 def test_what_leaves_the_sphere_or_says_nothing_would_change_nothing():

@@ -66,7 +66,7 @@ class PositionOffsetAttention(OscillatorAttention):
         with reference.as_typed(f):
             turned = self._turned(p.anchors, f.shape[2])
             w = ops.couplings(p, self.backend, shifted=self.settle is ops.fixed_point)
-            z = self.settle(torch.einsum("bhij,hijd->bhid", w, turned))
+            z = self.settled(torch.einsum("bhij,hijd->bhid", w, turned))
             gain = reference.per_head(1.0 if p.gain is None else p.gain)
             similarity = 1 + torch.einsum("bhid,hijd->bhij", z, turned) * gain
             a = reference.attention(similarity, sharpness=p.sharpness, allowed=p.reads.dense())

@@ -216,9 +216,13 @@ class OscillatorAttention(nn.Module):
                 h = ops.drive(p, self.backend, shifted=self.settle is ops.fixed_point)
             else:
                 h = self.drive(ops.couplings(p, self.backend), p.anchors)
-            if p.coupling == "exp" and not self.ideal:
-                require_not_overflown(h)
-            return self.settle(h)
+            return self.settled(h)
+
+    def settled(self, h: Tensor) -> Tensor:
+        """Where the drive h leads; an overflow of exponential couplings is refused."""
+        if self.coupling == "exp" and not self.ideal:
+            require_not_overflown(h)
+        return self.settle(h)
 
     def decode(
         self, x: Tensor, cache: Cache | None = None, *, key_mask: Tensor | None = None
@@ -261,12 +265,14 @@ class OscillatorAttention(nn.Module):
                 f"The cache holds {cache.tokens} tokens as another layer sees them. Every "
                 "layer decodes with a cache of its own, the one that its decode() returned."
             )
-        before = cache.tokens
+        before = cache.tokens, cache.state
         try:
             with torch.no_grad():
                 return self._decode(x, cache, key_mask), cache
-        except BaseException:
-            cache.tokens = before  # so that the same tokens can be tried again
+        except BaseException:  # so that the same tokens can be tried again
+            cache.tokens, cache.state = before
+            if cache.key_mask is not None:
+                cache.key_mask[:, cache.tokens :] = True
             raise
 
     def _decode(self, x: Tensor, cache: Cache, key_mask: Tensor | None) -> Tensor:

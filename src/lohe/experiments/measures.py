@@ -85,7 +85,7 @@ def take(
     """Take what is not in the store yet, one after the other; yields each once it is recorded.
 
     What goes wrong in one ends all of them, or, if there is somebody to hear of it in `failed`,
-    that one. What the user can put right, such as data that lacks, ends all in any case.
+    that one. Data that lacks ends all in any case.
     """
     for measure in measures:
         recipe, seed = measure_recipe(measure), measure.run.seed if measure.run else 0
@@ -98,10 +98,10 @@ def take(
                     listen("left to others: its model is not trained yet", measure)
                     continue
                 listen("measuring", measure)
+                if measure.run:
+                    bench.data(measure.run)
                 try:
                     record = _record(measure, recipe, seed, bench)
-                except (ValueError, OSError):
-                    raise
                 except Exception:
                     if failed is None:
                         raise

@@ -66,7 +66,8 @@ def require_not_overflown(drive: Tensor) -> None:
     """Exponential couplings are kept from overflowing only where their scale does not matter."""
     if active(default=True) and not bool(torch.isfinite(drive).all()):
         raise ValueError(
-            "The drive of exponential couplings is not finite. A device sees exp(f·g / sqrt(d_h)) "
-            "as it is, where exact settling may divide each row by its largest: keep scores below "
-            "80, or use another coupling. `lohe.checks(False)` lets it through."
+            "The drive of exponential couplings is not finite: the inputs are not, or exp(f·g / "
+            "sqrt(d_h)) overflows, which a device sees as it is, where exact settling may divide "
+            "each row by its largest. Keep scores below 80, or use another coupling; "
+            "`lohe.checks(False)` lets it through."
         )

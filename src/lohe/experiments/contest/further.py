@@ -101,13 +101,14 @@ def difference(a: Sequence[Record], b: Sequence[Record], name: str) -> Estimate 
 
 
 def at_its_best_rate(evidence: Evidence, configuration: Configuration) -> list[Record]:
-    """With the chosen learning rate or one beyond, whichever is best on the same half; none where
-    one of them lacks or diverged."""
+    """With the chosen learning rate or one beyond, whichever is best on the same half and did not
+    diverge; none while one of them lacks a seed."""
     runs = [longer(configuration, LENGTHS[0]), *(of(configuration) for of in RATES.values())]
     found = [evidence.of(of_rate) for of_rate in runs]
-    if any(len(x) < len(STAGES["rate"].seeds) or any(map(has_diverged, x)) for x in found):
+    if any(len(x) < len(STAGES["rate"].seeds) for x in found):
         return []
-    return min(found, key=lambda x: fmean(r.result[NATS] for r in x))
+    whole = [x for x in found if not any(map(has_diverged, x))]
+    return min(whole, key=lambda x: fmean(r.result[NATS] for r in x), default=[])
 
 
 def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:

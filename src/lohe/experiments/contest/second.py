@@ -91,7 +91,9 @@ def second_table(evidence: Evidence) -> Table:
         c = with_rotations(plain, chosen)
         there, without = records(evidence, c), confirm.records(evidence, plain, "strict")
         to_plain = confirm.compare(there, without, (f"{name}, rotary,", name), PLANNED)
-        cells = *map(change, found[name].values()), f"{corrected[name]:.2g}", change(to_plain)
+        apart = found[name].values()
+        p = f"{corrected[name]:.2g}" if all(isinstance(x, Comparison) for x in apart) else ""
+        cells = *map(change, apart), p, change(to_plain)
         rows.append((f"{name}, rotary", *_row(c, there), *cells))
         how.append(f"{name}, rotary: {as_text(c)}.")
     both = with_both(chosen)
@@ -116,15 +118,13 @@ def _row(c: Configuration, there: list[Record]) -> tuple[str, ...]:
 
 
 def answer(evidence: Evidence) -> str:
-    """One sentence; nothing before all of it is there."""
+    """One sentence; nothing before all of it is there. What diverged is not shown to be better."""
     chosen = choose.chosen(evidence)
     if chosen is None:
         return ""
     found = comparisons(evidence, chosen)
-    undecided = [c for x in found.values() for c in x.values() if isinstance(c, Undecided)]
-    if undecided:
-        for_good = next((c.why for c in undecided if c.for_good), "")
-        return f"The second question is {for_good}." if for_good else ""
+    if any(isinstance(c, Undecided) and not c.for_good for x in found.values() for c in x.values()):
+        return ""
     sizes: dict[str, Any] = {n: c.mechanism for n, c in confirmed_spheres(chosen).items()}
     better = [str(sizes[name].d_osc) for name, p in p_values(found).items() if p < ALPHA]
     said = f"is better than both at d_osc {', '.join(better)}" if better else "is not shown to be"

@@ -74,7 +74,9 @@ class Checkpoint:
 
     def earlier(self) -> list[str]:
         """The versions of lohe other than this one by which it was written so far."""
-        return [code for code in self._newest().get("code", []) if code != code_version()]
+        newest = self._newest()
+        written_by = newest.get("code", ["an older version"]) if newest else []
+        return [code for code in written_by if code != code_version()]
 
     def _newest(self) -> dict[str, Any]:
         try:
