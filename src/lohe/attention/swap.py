@@ -156,9 +156,9 @@ def _check_swappable(original: nn.MultiheadAttention) -> None:
 def _carry_over(original: nn.MultiheadAttention, layer: OscillatorAttention) -> None:
     assert original.in_proj_weight is not None
     for name, joint in (("weight", original.in_proj_weight), ("bias", original.in_proj_bias)):
-        into = (layer.to_f, layer.to_g, layer.to_v) if joint is not None else ()
-        for to, part in zip(into, () if joint is None else joint.chunk(3), strict=True):
-            _copy(to.get_parameter(name), part)
+        if joint is not None:
+            for to, part in zip((layer.to_f, layer.to_g, layer.to_v), joint.chunk(3), strict=True):
+                _copy(to.get_parameter(name), part)
     _copy(layer.to_out.weight, original.out_proj.weight)
     nn.init.zeros_(layer.to_out.bias)
     if original.out_proj.bias is not None:
