@@ -1,8 +1,8 @@
-# Every target does its own set-up: a fresh clone needs only Python 3.11-3.13 and make.
+# Every target does its own set-up: a fresh clone needs only Python 3.11-3.14 and make.
 PYTHON ?= python3
 BIN := .venv/bin
 
-.PHONY: test demo clean
+.PHONY: test demo lowest clean
 
 test: .venv/ready  ## lint, types and tests, as CI runs them
 	$(BIN)/ruff check
@@ -19,5 +19,10 @@ demo: .venv/ready  ## four minutes on two cores: train, run as physics, compare;
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+lowest:  ## the tests with the oldest versions that pyproject.toml allows; brings torch of its own
+	$(PYTHON) -m venv .venv-lowest
+	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e ".[dev]"
+	OMP_NUM_THREADS=1 .venv-lowest/bin/pytest -n auto --dist worksteal
+
 clean:
-	rm -rf .venv demo
+	rm -rf .venv .venv-lowest demo

@@ -75,6 +75,7 @@ def versions() -> dict[str, str | None]:
         "lohe": __version__,
         "python": platform.python_version(),
         **{package: version(package) for package in PACKAGES},
+        "torch": torch.__version__,  # with the build, which the package's metadata may leave out
     }
 
 

@@ -23,6 +23,16 @@ def test_entries_are_dropped_at_the_rate_and_keep_the_mean(rng):
     assert abs((out == 0).double().mean() - 0.3) < 4 * (0.3 * 0.7 / 100_000) ** 0.5
 
 
+def test_masks_on_a_cpu_are_the_bits_of_the_generator_in_the_order_of_memory():
+    """Recorded trainings draw these: sixteen bits an entry, the lowest of a word first."""
+    dropout = Dropout(0.1)
+    dropout.generator = seeded(3)
+    kept = dropout(torch.ones(7, 5)) != 0
+    words = torch.randint(-(2**63), 2**63 - 1, (9,), generator=seeded(3))
+    parts = words.numpy().astype("<i8").view("<i2")[:35]
+    assert (kept.flatten().numpy() == (parts >= round(0.1 * 2**16) - 2**15)).all()
+
+
 def test_gradient_goes_where_the_values_go(rng):
     dropout = Dropout(0.5)
     dropout.generator = rng

@@ -75,7 +75,10 @@ def memory_only(self, module, metadata, options, capability):
     version = get_ptx_version_from_options(options, self.target.arch)
     first = ir.pass_manager(module.context)
     passes.ttgpuir.add_combine_tensor_select_and_if(first)
-    passes.ttgpuir.add_allocate_warp_groups(first, False)
+    try:
+        passes.ttgpuir.add_allocate_warp_groups(first, False)
+    except TypeError:  # Triton up to 3.7 takes no flag
+        passes.ttgpuir.add_allocate_warp_groups(first)
     passes.convert.add_scf_to_cf(first)
     passes.gluon.add_inliner(first)
     nvidia.passes.ttgpuir.add_allocate_shared_memory_nv(first, capability, version)

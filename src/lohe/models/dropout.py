@@ -59,7 +59,9 @@ def _kept_from_bits(
     """
     dropped = round(p * 2**16)
     words = torch.randint(-(2**63), 2**63 - 1, ((x.numel() + 3) // 4,), generator=generator)
-    bits = words.view(torch.int16)[: x.numel()].view(x.shape)
+    # not words.view(torch.int16), which has no rule for vmap in torch 2.10: the same bits
+    parts = torch.stack([(words >> by).to(torch.int16) for by in (0, 16, 32, 48)], dim=-1)
+    bits = parts.flatten()[: x.numel()].view(x.shape)
     return (bits >= dropped - 2**15).to(x.dtype) * (2**16 / (2**16 - dropped))
 
 

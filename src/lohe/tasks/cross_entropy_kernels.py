@@ -63,7 +63,7 @@ def rescale(
 
 
 def _block(classes: int) -> int:
-    whole = triton.next_power_of_2(classes)
+    whole = int(triton.next_power_of_2(classes))
     return whole if whole <= WHOLE else BLOCK
 
 

@@ -378,8 +378,8 @@ def _read(
     # all weights vanish: every key counts once
     b_z *= root
     weight = total0 + tl.sum(b_z * b_total, 0)
-    b_z = tl.where(weight <= ROUNDING * total0, 0.0, b_z)
-    weight = tl.where(weight <= ROUNDING * total0, total0, weight)
+    b_z = tl.where(weight <= total0 * ROUNDING, 0.0, b_z)
+    weight = tl.where(weight <= total0 * ROUNDING, total0, weight)
     b_new = tl.where(m_n, 1 + tl.sum(b_r * b_z[None, :], 1), 0.0)  # [NP]
     b_o = b_w0 + tl.sum(b_z[:, None] * b_w, 0) + tl.sum(b_new[:, None] * b_v, 0)
     b_o = b_o / tl.where(total0 > 0, weight, 1.0)
