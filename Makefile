@@ -19,6 +19,8 @@ demo: .venv/ready  ## four minutes on two cores: train, run as physics, compare;
 	$(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e ".[dev]"
 	touch $@
 
+# old matplotlib and Triton do with NumPy what it deprecates
+lowest: export PYTEST_ADDOPTS = -W "ignore:Conversion of an array with ndim"
 lowest:  ## the tests with the oldest versions that pyproject.toml allows; brings torch of its own
 	$(PYTHON) -m venv .venv-lowest
 	.venv-lowest/bin/python -m pip install --quiet --disable-pip-version-check -c constraints-lowest.txt -e ".[dev]"
