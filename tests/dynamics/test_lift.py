@@ -9,7 +9,7 @@ import torch
 from scipy.integrate import solve_ivp
 
 from lohe import sphere
-from lohe.dynamics import flow, locking_margin, locking_rate, locks
+from lohe.dynamics import flow, lift, locking_margin, locking_rate, locks
 
 EPS = torch.finfo(torch.float64).eps
 
@@ -259,3 +259,40 @@ def test_an_unlocked_oscillator_never_rests(rng):
     z = flow(drives(2, generator=rng), h, t, circle(1.01))
     assert z.std(dim=0).min() > 0.1
     torch.testing.assert_close(z.norm(dim=-1), torch.ones_like(t))
+
+
+@pytest.mark.parametrize(
+    ("z", "h", "t", "omega"),
+    [
+        ((7, 5), (7, 5), (), (7, 5)),
+        ((5,), (), (7, 1), (7, 5)),  # whatever is broadcast
+        ((3, 7, 5), (5,), (7, 1), ()),
+        ((100,), (), (), ()),  # one matrix for all
+        ((0, 5), (5,), (), (5,)),
+    ],
+)
+def test_many_matrices_are_taken_in_parts(z, h, t, omega, rng, monkeypatch):
+    d = 4
+    z0, h = drives(*z, d, generator=rng), 3 * drives(*h, d, generator=rng)
+    t = 2 * torch.rand(t, generator=rng, dtype=torch.float64)
+    frequency = skew(*omega, d, generator=rng)
+    whole = flow(z0, h, t, frequency)
+    sizes, exponential = [], lift.matrix_exp
+
+    def noted(x):
+        sizes.append(x.numel())
+        return exponential(x)
+
+    monkeypatch.setattr(lift, "matrix_exp", noted)
+    monkeypatch.setattr(lift, "ENTRIES", 3 * (d + 1) ** 2)
+    parts = flow(z0, h, t, frequency)
+    assert max(sizes) <= lift.ENTRIES
+    assert parts.shape == whole.shape == torch.broadcast_shapes(whole.shape, z0.shape)
+    assert torch.allclose(parts, whole, rtol=0, atol=8 * EPS)
+
+
+def test_parts_have_the_gradient_of_the_whole(rng, monkeypatch):
+    monkeypatch.setattr(lift, "ENTRIES", 2 * 4**2)
+    given = [drives(5, 3, generator=rng), drives(5, 3, generator=rng), skew(5, 3, generator=rng)]
+    z0, h, half = (x.requires_grad_() for x in given)
+    assert torch.autograd.gradcheck(lambda z, h, m: flow(z, h, 1.5, m - m.mT), (z0, h, half))

@@ -6,6 +6,10 @@ from torch import Tensor
 
 from lohe import sphere
 
+# Numbers in the matrices that are exponentiated at once, in a dozen tensors of that size: in the
+# caches of a CPU, or enough to keep a GPU busy
+ENTRIES, ENTRIES_GPU = 2**18, 2**26
+
 
 def lifted_flow(
     z0: Float[Tensor, "*#batch d_osc"],
@@ -21,21 +25,54 @@ def lifted_flow(
     point knows: one product with exp(At) would blur z0 by e^(2λt) rounding errors, this by the
     e^(λt) that the physics amplifies them with. Locked or not makes no difference.
 
-    Float64 whatever the input, on the CPU where the device has none (MPS).
+    Float64 whatever the input, on the CPU where the device has none (MPS). Every oscillator has a
+    matrix of its own, (d_osc + 1)² numbers: many are taken one part after the other.
     """
     check_skew_symmetric(frequency)
     x, drive, omega = (double(a) for a in (z0, h, frequency))
     time = torch.as_tensor(t, dtype=drive.dtype, device=drive.device)
-    e_folds = (drive.norm(dim=-1) * time).detach().nan_to_num(posinf=1)
-    doublings = e_folds.clamp(min=1).log2().ceil()
-    step = matrix_exp(lift(drive, omega) * (time / 2**doublings)[..., None, None])
+    return in_parts(x, drive, time, omega).to(dtype=h.dtype, device=h.device)
 
-    x = advance(step, x)
+
+def in_parts(
+    z: Float[Tensor, "*#batch d_osc"],
+    h: Float[Tensor, "*#batch d_osc"],
+    t: Float[Tensor, "*#batch"],
+    frequency: Float[Tensor, "*#batch d_osc d_osc"],
+) -> Float[Tensor, "*batch d_osc"]:
+    """`doubled`, of halves as long as the matrices have more numbers in all than are allowed."""
+    matrices = torch.broadcast_shapes(h.shape[:-1], t.shape, frequency.shape[:-2])
+    most = ENTRIES if h.device.type == "cpu" else ENTRIES_GPU
+    if matrices.numel() * (h.shape[-1] + 1) ** 2 <= most or max(matrices, default=1) == 1:
+        return doubled(z, h, t, frequency)
+    axis = max(range(-len(matrices), 0), key=lambda n: matrices[n])  # the longest, from the right
+    parts = (halves(a, axis - n) for a, n in ((z, 1), (h, 1), (t, 0), (frequency, 2)))
+    return torch.cat([in_parts(*part) for part in zip(*parts, strict=True)], dim=axis - 1)
+
+
+def halves(x: Tensor, dim: int) -> tuple[Tensor, ...]:
+    """Both halves along an axis counted from the right, or x twice where it is broadcast there."""
+    whole = x.ndim < -dim or x.shape[dim] == 1
+    return (x, x) if whole else x.tensor_split(2, dim)
+
+
+def doubled(
+    z: Float[Tensor, "*#batch d_osc"],
+    h: Float[Tensor, "*#batch d_osc"],
+    t: Float[Tensor, "*#batch"],
+    frequency: Float[Tensor, "*#batch d_osc d_osc"],
+) -> Float[Tensor, "*batch d_osc"]:
+    """The state at t by steps that double."""
+    e_folds = (h.norm(dim=-1) * t).detach().nan_to_num(posinf=1)
+    doublings = e_folds.clamp(min=1).log2().ceil()
+    step = matrix_exp(lift(h, frequency) * (t / 2**doublings)[..., None, None])
+
+    z = advance(step, z)
     for n in range(int(doublings.max()) if doublings.numel() else 0):
         running = (n < doublings)[..., None]
-        x = torch.where(running, advance(step, x), x)
+        z = torch.where(running, advance(step, z), z)
         step = torch.where(running[..., None], rescale(step @ step), step)
-    return x.to(dtype=h.dtype, device=h.device)
+    return z
 
 
 def lift(

@@ -8,6 +8,11 @@ The perturbation models are Appendix C's, exact where the published ones were in
     frequency   a rotation rate N(0, s²/2) for each oscillator, from z* to the horizon 30; the
                 published generator (M - Mᵀ)/2 with M_ij ~ N(0, s²) has this deviation, s/√2
     rotation    the same with deviation s, as the paper words it (D11)
+
+Two are not of the paper and say how much there is to lose:
+
+    anywhere    every oscillator points in a random direction, whatever its drive
+    nowhere     z = 0, so that every key that may be read is read alike
 """
 
 import math
@@ -20,7 +25,13 @@ from torch import nn
 
 from lohe.attention import OscillatorAttention
 from lohe.models import attention_layers
-from lohe.substrates import FiniteHorizon, FrequencyDisorder, Mismatch, StateNoise
+from lohe.substrates import (
+    FiniteHorizon,
+    FrequencyDisorder,
+    Mismatch,
+    StateNoise,
+    UniformStart,
+)
 from lohe.tasks import Split, Task, total
 
 HORIZONS = (0.5, 1.0, 2.0, 5.0, 10.0, 30.0)  # Table 9's
@@ -78,6 +89,24 @@ def frequency(scale: float) -> Physics:
 def rotation(scale: float) -> Physics:
     """Oscillators with frequencies of their own, of deviation `scale` itself."""
     return replace(frequency(math.sqrt(2) * scale), name="rotation", level=scale)
+
+
+def anywhere() -> Physics:
+    """Oscillators that know nothing of their drive: what noise leads to in the end."""
+
+    def change(layer: OscillatorAttention, rng: torch.Generator) -> None:
+        layer.settle = UniformStart(rng)
+
+    return Physics("anywhere", math.inf, change)
+
+
+def nowhere() -> Physics:
+    """No oscillators: the mean over all keys that may be read."""
+
+    def change(layer: OscillatorAttention, rng: torch.Generator) -> None:
+        layer.settle = torch.zeros_like
+
+    return Physics("nowhere", math.inf, change)
 
 
 GRID = (
