@@ -18,16 +18,16 @@ from torch import nn
 
 from harness import save
 from lohe.experiments.measures import Bench
+from lohe.experiments.memory import keep_memory
 from lohe.experiments.setting import COMPACT
 from lohe.experiments.shipping import shipped
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.robust.physics import (
-    anywhere,
+    AT_STAKE,
     by_seed,
     coupling,
     frequency,
     measure,
-    nowhere,
     scores,
     settling,
     spaced,
@@ -37,8 +37,7 @@ from lohe.models import Oscillator
 from lohe.train import Run, brief
 
 GRID = (
-    anywhere(),
-    nowhere(),
+    *AT_STAKE,
     *(make(0.5) for make in (coupling, state, frequency, settling)),
     settling(5.0),
     settling(30.0),
@@ -63,6 +62,7 @@ def models(bench: Bench) -> Iterator[tuple[str, Run, nn.Module]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
+    keep_memory()
     bench = Bench(Store(Path("results")), "cpu", parser.parse_args().data)
     result: dict[str, dict] = {}
     for name, run, model in models(bench):
@@ -77,7 +77,7 @@ def main() -> None:
             of_name["changes"].setdefault(f"{p.name} {p.level:g}", []).extend(change)
         print(name, "seed", run.seed, flush=True)
     for of_name in result.values():
-        at_stake = fmean(of_name["changes"]["anywhere inf"])
+        at_stake = fmean(of_name["changes"]["anywhere 1"])
         of_name["share"] = {what: fmean(c) / at_stake for what, c in of_name["changes"].items()}
     save("at_stake", {"corpora": COMPACT.name, "examples": EXAMPLES, "draws": DRAWS, **result})
 

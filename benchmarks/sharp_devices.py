@@ -139,8 +139,7 @@ def main() -> None:
             lacking.append(name)
             continue
         found[name] = {
-            what: shown(next(r for r in store.load(recipe) if r.seed == run.seed))
-            for what, recipe in recipes(run).items()
+            what: shown(store.load(recipe)[run.seed]) for what, recipe in recipes(run).items()
         }
     save("sharp_devices", found)
     if lacking:

@@ -27,7 +27,7 @@ from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
-from lohe.experiments.studies.robust.physics import GRID
+from lohe.experiments.studies.robust.physics import AT_STAKE, GRID
 from lohe.experiments.studies.settle.settling import Settling
 from lohe.train import Run
 
@@ -139,7 +139,7 @@ def looked_at(measure: Any) -> Record:
             curve = [h | learned | {"gain": 1.0 + h["head"]} for h in heads]
             return taken(measure, {"heads": 4}, curve)
         case Devices():
-            rows = [(p.name, p.level) for p in GRID]
+            rows = [(p.name, p.level) for p in (*GRID, *AT_STAKE)]
             change = 1e-3 * (1 + measure.run.seed % 7)
             curve = [{"physics": n, "level": x, "nats": [change * x]} for n, x in rows]
             return taken(measure, {"perplexity": 95.0}, curve)

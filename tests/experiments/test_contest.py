@@ -1052,6 +1052,8 @@ def test_a_device_that_gives_no_number_spoils_its_cell_only():
     (bad,) = (row for row in rows if "no finite number" in row)
     assert bad[0] == "  30"
     assert bad.count("no finite number") == 1
+    (stake,) = (row for row in rows if row[0] == "  oscillators anywhere")
+    assert stake[1:] == ("+0.40±0.06", "+0.40±0.06")
     assert measured_tables._percent([0.5, math.nan]) == "no finite number"
 
 

@@ -47,6 +47,21 @@ def test_layers_are_put_back_after_an_error(model, rng):
     assert attention_layers(model)[0].settle is before
 
 
+def test_at_stake_is_all_that_couplings_tell(model, rng):
+    layer = attention_layers(model)[0]
+    one, other = torch.randn(2, 3, 7, layer.d_model, generator=rng)
+
+    def weights(change, x):
+        with physics.on(model, change, torch.Generator().manual_seed(0)):
+            return layer(x, need_weights=True)[1]
+
+    anywhere, nowhere = physics.AT_STAKE
+    assert not torch.allclose(layer(one, need_weights=True)[1], layer(other, need_weights=True)[1])
+    torch.testing.assert_close(weights(anywhere, one), weights(anywhere, other))
+    assert weights(anywhere, one).std() > 0.01
+    torch.testing.assert_close(weights(nowhere, one), torch.full((3, layer.heads, 7, 7), 1 / 7))
+
+
 def test_softmax_has_no_physics(data, rng):
     model = Agreement(attention=Softmax()).build(data, rng)
     with (

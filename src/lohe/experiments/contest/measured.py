@@ -12,7 +12,7 @@ from lohe.experiments.store.records import Record
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
 from lohe.experiments.studies.robust.devices import on_devices
-from lohe.experiments.studies.robust.physics import GRID, HORIZONS
+from lohe.experiments.studies.robust.physics import AT_STAKE, GRID, HORIZONS
 from lohe.experiments.studies.settle.settling import Settling
 from lohe.train import Run
 
@@ -24,9 +24,9 @@ OURS, PLAIN, LEARNED = "ours", "p = 1, no gain", "learned p"
 class Devices:
     """The paper's robustness grid on the second half of validation: change of perplexity.
 
-    On `examples` windows, evenly spaced. Frequency disorder in the published unit of its size: at
-    d_osc = 32 each oscillator draws a matrix of frequencies and takes its exponential, hence not on
-    all windows.
+    And what there is to lose. On `examples` windows, evenly spaced. Frequency disorder in the
+    published unit of its size: at d_osc = 32 each oscillator draws a matrix of frequencies and
+    takes its exponential, hence not on all windows.
     """
 
     run: Run
@@ -35,7 +35,8 @@ class Devices:
 
     def take(self, bench: Bench) -> Taken:
         later = bench.data(self.run).splits["later"]
-        return on_devices(self.run, bench, later, self.draws, self.examples, GRID)
+        grid = (*GRID, *AT_STAKE)
+        return on_devices(self.run, bench, later, self.draws, self.examples, grid)
 
 
 def models(chosen: Chosen) -> dict[str, list[Run]]:

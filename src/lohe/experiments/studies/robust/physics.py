@@ -97,7 +97,7 @@ def anywhere() -> Physics:
     def change(layer: OscillatorAttention, rng: torch.Generator) -> None:
         layer.settle = UniformStart(rng)
 
-    return Physics("anywhere", math.inf, change)
+    return Physics("anywhere", 1.0, change)
 
 
 def nowhere() -> Physics:
@@ -106,13 +106,14 @@ def nowhere() -> Physics:
     def change(layer: OscillatorAttention, rng: torch.Generator) -> None:
         layer.settle = torch.zeros_like
 
-    return Physics("nowhere", math.inf, change)
+    return Physics("nowhere", 1.0, change)
 
 
 GRID = (
     *(settling(t) for t in HORIZONS),
     *(make(s) for make in (coupling, state, frequency) for s in SCALES),
 )
+AT_STAKE = (anywhere(), nowhere())
 
 
 @contextmanager
