@@ -6,7 +6,7 @@ from torch.func import vmap
 from torch.nn import functional as F
 
 from accuracy import FEW_ULP
-from kernels import DEVICE
+from kernels import DEVICE, INTERPRETED
 from lohe.ops import affine
 from lohe.ops.triton.product import Tile, product, product_and_sums
 
@@ -115,3 +115,15 @@ def gradients(function, tensors, direction):
     tensors = [t.clone().requires_grad_() for t in tensors]
     out = function(*tensors)
     return out.detach(), *torch.autograd.grad(out, tensors, direction)
+
+
+@pytest.mark.skipif(not INTERPRETED, reason="on a device it would take 17 GB")
+def test_models_far_apart_in_memory(rng, tmp_path):
+    """The second begins 2^31 numbers behind the first: a file with holes holds them."""
+    far = 2**31
+    file = torch.from_file(str(tmp_path / "holes"), shared=True, size=2 * far + 4096)
+    a = file.as_strided((2, 64, 64), (far, 64, 1), far)  # an offset that wraps finds zeros
+    a.copy_(torch.randn(2, 64, 64, generator=rng))
+    b = torch.randn(2, 64, 64, generator=rng)
+    assert_close(product(a, b), a, b)
+    assert_close(product(b, a), b, a)

@@ -117,7 +117,7 @@ def _tile(
 ):
     """Numbers x_ij of a model, 0 outside; ACROSS: those of a row lie side by side, else those of a
     column. FOUR of them are inside or outside together, and strides count so many."""
-    p += model * (model_stride * FOUR)
+    p += model * model_stride * FOUR  # from the left, in 64 bits: a model may have 2^31 numbers
     if ACROSS:
         inside = (i < count_i)[:, None] & (j // FOUR < count_j // FOUR)[None, :]
         at = p + i[:, None].to(tl.int64) * (stride * FOUR) + j[None, :]
