@@ -238,6 +238,20 @@ def test_values_may_lie_in_any_layout(make):
         assert torch.equal(fused(z, r, other, 1.0, 4, allowed), wanted)
 
 
+@pytest.mark.skipif(not INTERPRETED, reason="on a device it would take 4 GB")
+def test_a_mask_of_keys_far_apart_in_memory(make, tmp_path):
+    """As the diagonal of a mask of pairs is from 46,341 tokens on; a file with holes holds it."""
+    z, r, v = (t.float() for t in make(4, 3))
+    file = torch.from_file(str(tmp_path / "holes"), True, 2**32 + 1, dtype=torch.uint8)
+    mask = file.view(torch.bool).as_strided((1, 1, 1, 3), (0, 0, 0, 2**30), 2**31)
+    mask.copy_(torch.tensor([True, False, True]))  # an offset that wraps finds False
+    found, wanted = (
+        fused(z, r, v, 1.7, 4, Allowed(4, 3, DEVICE, parts=(m,)))
+        for m in (mask, torch.tensor([[[[True, False, True]]]]))
+    )
+    assert torch.equal(found, wanted)
+
+
 def test_vmap_over_models_is_a_loop(make):
     packs = [[t.float().to(DEVICE) for t in make(10, 20)] for _ in range(2)]
     allowed = Allowed(10, 20, DEVICE, causal=True)

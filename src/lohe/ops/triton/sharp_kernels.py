@@ -101,7 +101,7 @@ def _weight(
             m = m & (o_j <= o_i + (keys - queries))
         c = tl.where(m, c, 0.0)
     if KEY:
-        m = tl.load(p_key + o_j * key_j, mask=o_j < keys, other=0)
+        m = tl.load(p_key + o_j.to(tl.int64) * key_j, mask=o_j < keys, other=0)
         c = tl.where(m != 0, c, 0.0)
     if PAIR:
         p_pair = p_pair + o_i.to(tl.int64) * pair_i + o_j.to(tl.int64) * pair_j
