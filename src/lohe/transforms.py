@@ -1,9 +1,11 @@
 """Which transforms of torch.func a function is called under, and a pack of models under vmap."""
 
+from math import prod
 from typing import Any
 
 from torch import Tensor
 from torch._C._functorch import (  # pyright: ignore; they have no public name
+    CVmapInterpreterPtr,
     TransformType,
     get_interpreter_stack,
     peek_interpreter_stack,
@@ -33,6 +35,13 @@ def only_vmap() -> bool:
 def any_vmap() -> bool:
     """Whether there is vmap, and nothing else."""
     return under_transforms() and only_vmap()
+
+
+def mapped() -> int:
+    """How many calls at once vmap makes of one: the product of its sizes, 1 without any."""
+    levels = get_interpreter_stack() or []
+    sizes = (CVmapInterpreterPtr(x).batchSize() for x in levels if x.key() == TransformType.Vmap)
+    return prod(sizes)
 
 
 def into_models(x: Tensor, mapped: int | None, size: int) -> Tensor:

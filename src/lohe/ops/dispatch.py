@@ -17,6 +17,7 @@ from lohe.ops.checks import active, require_finite, require_positive
 from lohe.ops.problem import Problem, problem
 from lohe.ops.reference import as_typed, wide, widened
 from lohe.ops.unit import unit
+from lohe.transforms import mapped
 
 BACKENDS = ("auto", "reference", "chunked", "triton")
 
@@ -272,7 +273,9 @@ def _not_by_triton(p: Problem) -> str | None:
         return "it needs an NVIDIA GPU of capability 8.0 (Ampere) or newer"
     if p.anchors.dtype == torch.float64:
         return "it computes in float32, and there are float64 inputs"
-    if p.f.shape[0] * p.f.shape[1] > MOST_PROGRAMS:
+    # a pack of models under vmap is one call with more heads
+    models = 1 if torch.compiler.is_compiling() else mapped()
+    if models * p.f.shape[0] * p.f.shape[1] > MOST_PROGRAMS:
         return f"batch x heads is more than {MOST_PROGRAMS}, a limit of CUDA's"
     if max(p.drives.queries, p.drives.keys) > MOST_TOKENS:
         return f"there are more than {MOST_TOKENS} tokens, and it counts with 32 bits"

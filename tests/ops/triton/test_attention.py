@@ -313,6 +313,19 @@ def test_more_heads_than_a_grid_has_programs_are_refused():
         lohe.oscillator_attention(f, f, f, anchors, backend="triton")
 
 
+def test_so_are_more_heads_of_a_pack(make, monkeypatch):
+    """vmap makes heads of models: 3 of 2 x 2."""
+    monkeypatch.setattr(dispatch, "MOST_PROGRAMS", 11)
+    x = {n: torch.stack([t.to(DEVICE, torch.float32)] * 3) for n, t in make(5, 5).items()}
+    with pytest.raises(ValueError, match="batch x heads is more than 11"):
+        vmap(lambda x: lohe.oscillator_attention(**x, backend="triton"))(x)
+    monkeypatch.setattr(dispatch, "MOST_PROGRAMS", 12)
+    vmap(lambda x: lohe.oscillator_attention(**x, backend="triton"))(x)
+    fewer = vmap(lambda x: lohe.oscillator_attention(**x, backend="triton"))
+    with pytest.raises(ValueError, match="batch x heads is more than 12"):
+        vmap(fewer)({n: torch.stack([t] * 2) for n, t in x.items()})
+
+
 def test_every_switch_of_tf32_is_read():
     """PyTorch has three, and reading an old one raises once a new one was set."""
     f, g, v = (torch.randn(1, 2, 20, 16, device=DEVICE) for _ in range(3))
