@@ -63,7 +63,7 @@ def register(name: str, pair: Pair) -> Callable[..., Tensor]:
         return (*gradients, [None] * len(masks), *(None for _ in ctx.options))
 
     def apply(inputs: tuple[Tensor, ...], masks: tuple[Tensor, ...], options: tuple[Any, ...]):
-        if _watched(inputs) and (torch.compiler.is_compiling() or not under_transforms()):
+        if watched(inputs) and (torch.compiler.is_compiling() or not under_transforms()):
             return pair.forward(*inputs, list(masks), *options)[0]
         return transforms.apply(Forward, name, len(options), *options, *inputs, *masks)[0]
 
@@ -72,7 +72,7 @@ def register(name: str, pair: Pair) -> Callable[..., Tensor]:
     return apply
 
 
-def _watched(tensors: Sequence[Tensor]) -> bool:
+def watched(tensors: Sequence[Tensor]) -> bool:
     """Whether somebody wants to see the op: a compiler, a dispatch mode, a subclass of Tensor."""
     return (
         torch.compiler.is_compiling()
@@ -84,7 +84,7 @@ def _watched(tensors: Sequence[Tensor]) -> bool:
 
 def call(op: Any, tensors: Sequence[Tensor], *rest: Any) -> tuple[Tensor, ...]:
     """Without the dispatcher, which takes 100 us to find the function, if nobody is watching."""
-    return (op if _watched(tensors) else op.plain)(*tensors, *rest)
+    return (op if watched(tensors) else op.plain)(*tensors, *rest)
 
 
 def _refuse(ctx: Any, *grads: Tensor):

@@ -6,6 +6,7 @@ from torch import Tensor
 
 from lohe import sphere
 from lohe.ops import available
+from lohe.ops.autograd import watched
 from lohe.transforms import apply, only_vmap
 
 
@@ -24,6 +25,6 @@ def _pays(x: Tensor) -> bool:
         and x.dtype == torch.float32
         and available.HAS_TRITON
         and available.serves(x.device)
-        and not torch.compiler.is_compiling()
+        and not watched((x,))  # a kernel of its own, and no op: a fake tensor has no memory
         and only_vmap()
     )

@@ -2,10 +2,12 @@
 
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 from torch.func import vmap
 
 from kernels import DEVICE
 from lohe import sphere
+from lohe.ops import unit
 from lohe.ops.triton.unit import Unit
 
 
@@ -50,3 +52,11 @@ def test_second_derivatives(rng):
         return torch.autograd.grad(first.square().sum(), y)[0]
 
     torch.testing.assert_close(twice(Unit.apply), twice(sphere.normalize))
+
+
+def test_fake_tensors_meet_no_kernel(monkeypatch):
+    """They have no memory to hand to one."""
+    monkeypatch.setattr(unit.available, "serves", lambda device: True)
+    with FakeTensorMode():
+        x = torch.empty(3, 4, device="cuda")
+        assert unit.unit(x).shape == x.shape
