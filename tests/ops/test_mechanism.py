@@ -46,6 +46,25 @@ def test_couplings_are_positive_and_masked_ones_zero(make, coupling):
     assert (w[..., ~earlier] == 0).all()
 
 
+@EVERY_BACKEND
+@pytest.mark.parametrize("coupling", ["softplus", "elu"])
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_small_couplings_keep_their_digits(make, rng, backend, coupling, dtype):
+    """Far below 0 they are e^s, of which what all scores have in common changes nothing."""
+    x = {name: t.to(dtype) for name, t in make(9).items()}
+    x["f"] = torch.ones_like(x["f"][..., :1])
+    scores = x["g"][..., :1]
+
+    def at(s, coupling):
+        g = (scores + s).requires_grad_()
+        call = x | {"g": g, "coupling": coupling, "scale": 1.0, "backend": backend}
+        out = lohe.oscillator_attention(**call)
+        return out, torch.autograd.grad(out.square().sum(), g)[0]
+
+    # scores of -50 are rounded by 4e-6 in float32
+    torch.testing.assert_close(at(-50.0, coupling), at(0.0, "exp"), rtol=1e-4, atol=3e-5)
+
+
 def test_oscillators_settle_on_the_sphere(make):
     x = make(30, d_osc=5)
     z = reference.fixed_point(ops.drive(ops.problem(x["f"], x["g"], None, x["anchors"])))

@@ -174,7 +174,8 @@ def _zeroed(x: Tensor, ok: Tensor | None) -> Tensor:
 
 
 class _Coupling(NamedTuple):
-    """`lohe.ops.coupling` without memory of its own: σ(s) into `out`, σ′(s) in place of s."""
+    """`lohe.ops.coupling` without memory of its own: σ(s) into `out`, which may be s, and
+    σ′(s) in place of s."""
 
     value: Callable[[Tensor, Tensor], Tensor]
     derivative: Callable[[Tensor], Tensor]
@@ -190,7 +191,8 @@ TILED: dict[str, _Coupling] = {
         lambda s: s.relu_().sign_(),
     ),
     "elu": _Coupling(
-        lambda s, out: torch.add(F.elu(s), 1, out=out), lambda s: s.clamp_(max=0).exp_()
+        lambda s, out: torch.add(s.relu(), s.clamp(max=0).exp_(), out=out),
+        lambda s: s.clamp_(max=0).exp_(),
     ),
     "exp": _Coupling(lambda s, out: torch.exp(s, out=out), torch.exp_),
 }

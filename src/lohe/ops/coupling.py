@@ -12,6 +12,7 @@ RELU_FLOOR = 1e-3  # paper, Sec. 2: relu(x) + 1e-3, so that the coupling stays p
 COUPLINGS: dict[str, Callable[[Tensor], Tensor]] = {
     "softplus": F.softplus,
     "relu": lambda s: torch.relu(s) + RELU_FLOOR,
-    "elu": lambda s: F.elu(s) + 1,
+    # elu(s) + 1 = max(s, 0) + exp(min(s, 0)); added to -1 < elu(s) < 0 the 1 would leave no digits
+    "elu": lambda s: torch.relu(s) + s.clamp(max=0).exp(),
     "exp": torch.exp,
 }
