@@ -245,3 +245,14 @@ def test_a_screen_without_the_characters_shows_question_marks(tmp_path):
     done = subprocess.run(command, env=env, capture_output=True)
     assert done.returncode == 0, done.stderr
     assert b" ? " in done.stdout  # of 91.04 ± 8.32
+
+
+@pytest.mark.parametrize("command", ["cost", "run table2 --scale smoke --seeds 0 --store {}/store"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-"])
+def test_a_closed_stream_is_no_error(command, closed, tmp_path):
+    """As cron and daemons have it: the work is done all the same."""
+    env = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    line = f"{sys.executable} -m lohe {command.format(tmp_path)} {closed}"
+    done = subprocess.run(line, shell=True, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert len(list(tmp_path.glob("store/*.json"))) == (0 if command == "cost" else 5)

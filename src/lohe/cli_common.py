@@ -39,8 +39,8 @@ def refusals(stopped: str = "The same command continues.") -> Iterator[None]:
 
 def console() -> Console:
     """For stdout: in a pipe nothing is wrapped, since a program or grep reads it."""
-    width = None if sys.stdout.isatty() else 200
-    # markup off: "lohe[ode]" is no style
+    # stdout is None where it was closed (>&-); markup off: "lohe[ode]" is no style
+    width = None if sys.stdout and sys.stdout.isatty() else 200
     return Console(width=width, markup=False, highlight=False, emoji=False)
 
 

@@ -128,13 +128,14 @@ def _reporting(*, bytes_: bool) -> Iterator[Progress]:
     console = Console(stderr=True)
     amount = DownloadColumn() if bytes_ else MofNCompleteColumn()
     columns = (TextColumn("{task.description}"), BarColumn(), amount, TimeRemainingColumn())
-    with Bars(*columns, console=console, disable=not console.is_terminal) as bars:
+    lines = not console.is_terminal or console.is_dumb_terminal  # which draws bars at the end only
+    with Bars(*columns, console=console, disable=lines) as bars:
         begun = {}
 
         def report(what: str, done: int, of: int | None) -> None:
             if what not in begun:
                 begun[what] = bars.add_task(what, total=of)
-                if not console.is_terminal:
+                if lines:
                     console.print(f"{what} ...")
             bars.update(begun[what], completed=done, total=of)
 

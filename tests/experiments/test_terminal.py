@@ -20,6 +20,18 @@ def bars(*, disable: bool) -> tuple[terminal.Bars, io.StringIO]:
     return terminal.Bars(terminal.drawn(console, disable=disable)), out
 
 
+@pytest.mark.parametrize(("term", "lines"), [("dumb", True), ("xterm", False)])
+def test_a_terminal_that_cannot_draw_gets_lines(term, lines, monkeypatch):
+    """Bars would appear there when all is done, and nothing before."""
+    out = io.StringIO()
+    monkeypatch.setattr(out, "isatty", lambda: True)
+    monkeypatch.setattr("sys.stderr", out)
+    monkeypatch.setenv("TERM", term)
+    with terminal.bars() as shown:
+        shown.training("training", PACK, 0, epochs(PACK))
+        assert (out.getvalue() == f"training 0/{epochs(PACK)} {PACK.name}\n") == lines
+
+
 def tasks(shown: terminal.Bars) -> list[tuple[str, float, float | None]]:
     return [(t.description, t.completed, t.total) for t in shown.progress.tasks]
 

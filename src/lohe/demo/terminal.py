@@ -22,7 +22,7 @@ from lohe.experiments.tables import Table
 
 def console() -> Console:
     """Tables are not wrapped in a pipe: a program or a log reads them."""
-    width = None if sys.stdout.isatty() else 150
+    width = None if sys.stdout and sys.stdout.isatty() else 150  # None where it was closed
     return Console(width=width, highlight=False, markup=False, emoji=False)
 
 
@@ -60,7 +60,8 @@ def progress(out: Console, every: int = 5) -> Iterator[Progresses]:
     """Bars in a terminal; elsewhere a line for every so many that are done."""
     columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
     times = (TimeElapsedColumn(), TextColumn("left"), TimeRemainingColumn())
-    with Progress(*columns, *times, console=out, disable=not out.is_terminal) as bars:
+    lines = not out.is_terminal or out.is_dumb_terminal  # which draws bars at the end only
+    with Progress(*columns, *times, console=out, disable=lines) as bars:
         yield Progresses(bars, out, every)
 
 

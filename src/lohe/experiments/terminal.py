@@ -1,6 +1,5 @@
 """What is said while it runs and when it is done: bars in a terminal, plain lines elsewhere."""
 
-import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
@@ -147,8 +146,11 @@ class Bars:
 @contextmanager
 def bars(told: set[Run] | None = None) -> Iterator[Bars]:
     """Bars on stderr while inside."""
-    console, quiet = Console(stderr=True), not sys.stderr.isatty()
-    with drawn(console, disable=quiet) as progress:
+    console = Console(stderr=True)
+    lines = (
+        not console.file.isatty() or console.is_dumb_terminal
+    )  # which draws bars at the end only
+    with drawn(console, disable=lines) as progress:
         yield Bars(progress, told)
 
 
