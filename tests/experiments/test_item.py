@@ -37,6 +37,17 @@ def test_items_have_the_names_of_the_paper():
         item("table99")
 
 
+@pytest.mark.parametrize(
+    ("typed", "meant"),
+    [("tabel2", "table2"), ("Table11", "table11"), ("kws-positions", "claim-kws-positions")],
+)
+def test_a_slip_of_the_pen_is_told_what_was_meant(typed, meant):
+    with pytest.raises(ValueError, match=rf"Did you mean {meant}\?$"):
+        item(typed)
+    with pytest.raises(ValueError, match=r"claim-budget\.$"):
+        item("nothing like it")
+
+
 @pytest.mark.parametrize("name", PAPER)
 @pytest.mark.parametrize("scale", SCALES)
 @pytest.mark.parametrize("corpora", CORPORA.values(), ids=CORPORA)

@@ -1,5 +1,6 @@
 """The paper, item by item: runs and measures -> records -> tables, figures and verdicts."""
 
+import difflib
 from collections.abc import Iterable
 
 from lohe.experiments.item import Item
@@ -46,9 +47,11 @@ PAPER: dict[str, Item] = {name: _FOUND[name] for name in _NUMBERED if name in _F
 
 
 def item(name: str) -> Item:
-    """An item by name, or a ValueError that lists them."""
+    """An item by name, or a ValueError that lists them and names the nearest."""
     if name not in PAPER:
-        raise ValueError(f"{name!r} is no item of the paper. There are: {', '.join(PAPER)}.")
+        near = difflib.get_close_matches(name.lower(), PAPER, n=1, cutoff=0.8)
+        meant = f" Did you mean {near[0]}?" if near else ""
+        raise ValueError(f"{name!r} is no item of the paper. There are: {', '.join(PAPER)}.{meant}")
     return PAPER[name]
 
 
