@@ -100,3 +100,19 @@ def test_the_command_says_that_the_disk_is_full(small_disk, fill):
     assert "No space left on device" in error
     assert "Free some space" in error
     assert "Traceback" not in result.output
+
+
+def test_a_full_disk_where_nothing_was_yet_is_said_once(small_disk, fill):
+    fill(small_disk)
+    result = lohe("run", "table2", "--scale", "smoke", "--store", small_disk / "new")
+    assert result.exit_code == 1
+    assert "No space left on device" in result.stderr
+    assert "cannot be written" not in result.stderr  # it can: it is full
+
+
+def test_a_figure_that_does_not_fit_is_named(small_disk, fill):
+    path = small_disk / "figure2.png"
+    fill(small_disk)
+    result = lohe("show", "figure2", "--scale", "smoke", "--figure", path)
+    assert result.exit_code == 1
+    assert f"Error: {path}: No space left on device" in " ".join(result.stderr.split())

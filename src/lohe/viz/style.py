@@ -67,6 +67,12 @@ def save(figure, path: Path) -> Path:
     import matplotlib.pyplot as plt
 
     path.parent.mkdir(parents=True, exist_ok=True)
-    figure.savefig(path, metadata={"Software": None} if path.suffix == ".png" else {"Date": None})
-    plt.close(figure)
+    undated = {"Software": None} if path.suffix == ".png" else {"Date": None}
+    try:
+        figure.savefig(path, metadata=undated)
+    except OSError as error:
+        error.filename = error.filename or str(path)  # a full disk does not say which file
+        raise
+    finally:
+        plt.close(figure)
     return path

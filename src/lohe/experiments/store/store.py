@@ -172,6 +172,8 @@ class Store:
             if not ignore.exists():
                 files.write(ignore, b"*\n")
         except OSError as reason:
+            if reason.errno in files.NO_SPACE:  # which says what to do
+                raise
             raise self._not_writable(reason.errno, reason.strerror) from reason
         if not os.access(folder, os.W_OK):
             raise self._not_writable(errno.EACCES, f"{folder} is read-only")
