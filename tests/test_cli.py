@@ -256,3 +256,13 @@ def test_a_closed_stream_is_no_error(command, closed, tmp_path):
     done = subprocess.run(line, shell=True, env=env, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
     assert len(list(tmp_path.glob("store/*.json"))) == (0 if command == "cost" else 5)
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="a disk that is always full: of Linux")
+@pytest.mark.parametrize("command", ["cost", "cost --json", "data list"])
+def test_what_cannot_be_printed_is_said_in_one_line(command):
+    env = os.environ | {"PYTHONPATH": str(Path(cli.__file__).parents[1])}
+    line = f"{sys.executable} -m lohe {command} > /dev/full"
+    done = subprocess.run(line, shell=True, env=env, capture_output=True, text=True)
+    assert done.returncode == 1
+    assert done.stderr == "Error: [Errno 28] No space left on device\n"

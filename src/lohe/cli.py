@@ -41,7 +41,11 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(errors="replace")  # a screen without ± shows ?, which is no error
-    app(prog_name="lohe")
+    try:
+        app(prog_name="lohe")
+    except OSError as error:  # of commands that only print: a full disk behind >
+        typer.echo(f"Error: {error}", err=True)
+        sys.exit(1)
 
 
 def _print_version(wanted: bool) -> bool:
