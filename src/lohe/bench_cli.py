@@ -111,6 +111,8 @@ def _setup(
     """What was asked for, in words for the file and in values for the races."""
     if not 0 <= seconds < math.inf:
         raise ValueError(f"seconds={seconds}: give a time from 0 on; the default is 0.1.")
+    if seed is not None and not -(2**63) <= seed < 2**64:
+        raise ValueError(f"seed={seed}: give one that fits into 64 bits, or none.")
     if device == "auto":
         device = "cuda" if torch.cuda.is_available() else "cpu"
     if device not in ("cpu", "cuda") or (device == "cuda" and not torch.cuda.is_available()):

@@ -71,6 +71,8 @@ def test_wrong_numbers_are_an_error(monkeypatch, tmp_path):
         (("--device", "tpu"), "device='tpu' is not here"),
         (("--seconds", "nan"), "seconds=nan: give a time from 0 on"),
         (("--seconds", "-1"), "seconds=-1.0: give a time from 0 on"),
+        (("--seed", str(2**64)), "give one that fits into 64 bits"),
+        (("--tokens", str(10**12), "--device", "cpu"), "do not fit into the memory of cpu"),
     ],
 )
 def test_refusals_name_the_choices(arguments, said):

@@ -54,7 +54,14 @@ class Setup:
         return Case(batch, heads, tokens, d_h, str(self.dtype).removeprefix("torch."), causal)
 
     def randn(self, *shape: int) -> Tensor:
-        return torch.randn(shape, generator=self.generator, device=self.device, dtype=self.dtype)
+        place = {"device": self.device, "dtype": self.dtype}
+        try:
+            return torch.randn(shape, generator=self.generator, **place)
+        except RuntimeError as reason:  # torch has no other name for it on a CPU
+            raise ValueError(
+                f"Inputs of {' x '.join(map(str, shape))} numbers do not fit into the memory of "
+                f"{self.device}: choose fewer --tokens, a smaller --batch, or another --set."
+            ) from reason
 
     def absent(self, case: Case, name: str, kind: Kind, status: Status, why: str) -> Row:
         return Row(self.set, "", name, kind, case, status, note=why)
