@@ -179,6 +179,14 @@ def test_the_second_question_follows_the_controls(looked_at, root, tmp_path):
     assert "| ours, rotary | 4 |" in (tmp_path / "page.md").read_text(encoding="utf-8")
 
 
+def test_no_page_is_made_of_a_part_of_the_records(tmp_path):
+    (tmp_path / "wikitext2articles-softmax-0123456789abcdef.json").write_text('{"lohe"')
+    result = contest("page", tmp_path, "--out", tmp_path / "page.md")
+    assert result.exit_code == 2
+    assert "without 1 of the files" in " ".join(result.stderr.split())
+    assert not (tmp_path / "page.md").exists()
+
+
 def test_the_page_is_written_from_the_records(looked_at, tmp_path):
     result = contest("page", looked_at[0], "--out", tmp_path / "page.md")
     assert result.exit_code == 0, result.output

@@ -79,8 +79,13 @@ def contest_command(
         records = Store(store)
         if stage not in STAGES:
             raise ValueError(f"{stage!r} is no stage. Choose from {', '.join(STAGES)}.")
-        damaged_keys(records)  # names what cannot be read, once
+        damaged = damaged_keys(records)  # names what cannot be read, once
         if stage == "page":
+            if damaged:
+                raise ValueError(
+                    f"The page would be made without {len(damaged)} of the files in {store}, and "
+                    "not say so. Bring them back (git checkout), or take them away."
+                )
             if not store.is_dir():
                 raise ValueError(f"--store {store} is no folder: there is nothing to make it of.")
             for path in page.write(out, _evidence(records)):

@@ -147,9 +147,8 @@ class Bars:
 def bars(told: set[Run] | None = None) -> Iterator[Bars]:
     """Bars on stderr while inside."""
     console = Console(stderr=True)
-    lines = (
-        not console.file.isatty() or console.is_dumb_terminal
-    )  # which draws bars at the end only
+    # a dumb terminal draws bars at the end only
+    lines = not console.file.isatty() or console.is_dumb_terminal
     with drawn(console, disable=lines) as progress:
         yield Bars(progress, told)
 
