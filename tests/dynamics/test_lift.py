@@ -101,6 +101,30 @@ def test_start_near_the_unstable_point(distance, t, rng):
     assert error.abs().max() < 100 * EPS * min(1 / distance, math.exp(rate * t))
 
 
+@pytest.mark.parametrize("detuning", [-1e-3, -1e-6, 0.0, 1e-6, 1e-3])
+@pytest.mark.parametrize("t", [1e3, 1e4, 1e6])
+def test_on_the_edge_of_locking(detuning, t):
+    # |ω| = ‖h‖: the square of exp(At) cancels there, and took some to the other side of the circle
+    h = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    z0 = torch.tensor([0.96, 0.28], dtype=torch.float64)
+    error = flow(z0, h, t, circle(1 + detuning)) - fifty_digits(z0, h, circle(1 + detuning), t)
+    assert error.abs().max() < 100 * EPS * t  # ωt is uncertain by its last digit
+
+
+@pytest.mark.parametrize("d", [4, 5])
+def test_on_the_edge_of_locking_in_more_dimensions(d, rng):
+    frequency = skew(d, generator=rng)
+    h = frequency @ drives(d, generator=rng)  # no part in the kernel of Ω
+    h, z0 = h / locking_margin(h, frequency), drives(d, generator=rng)
+    error = flow(z0, h, 1e5, frequency) - fifty_digits(z0, h, frequency, 1e5)
+    assert error.abs().max() < 100 * EPS * 1e5
+
+
+def test_a_start_on_the_unstable_point_stays():
+    h = torch.tensor([1.0, 0.0], dtype=torch.float64)
+    assert torch.equal(flow(-h, h, 100.0, circle(0.0)), -h)
+
+
 @pytest.mark.parametrize("t", [0.5, 7.0, 300.0])
 def test_adler(t):  # θ̇ = ω - ‖h‖ sin θ, θ(0) = 0, in closed form
     h = torch.tensor([1.0, 0.0], dtype=torch.float64)

@@ -1,5 +1,7 @@
 """Natural frequencies, exactly: the flow on the sphere is a linear one, seen in perspective."""
 
+from typing import NamedTuple
+
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -11,6 +13,18 @@ from lohe import sphere
 ENTRIES, ENTRIES_GPU = 2**18, 2**26
 
 
+class Motion(NamedTuple):
+    """A conformal map of the sphere, z -> a ⊕ Rz: turned by R, then drawn towards a.
+
+    a lies in the ball, and a ⊕ y = (‖m‖² a + δ m) / ‖m‖² with m = a + y and δ = 1 - ‖a‖². This
+    slack is kept beside a: where a has all but reached the sphere, its digits have lost it.
+    """
+
+    towards: Float[Tensor, "*batch d_osc"]
+    slack: Float[Tensor, "*batch 1"]
+    turn: Float[Tensor, "*batch d_osc d_osc"]
+
+
 def lifted_flow(
     z0: Float[Tensor, "*#batch d_osc"],
     h: Float[Tensor, "*#batch d_osc"],
@@ -19,11 +33,12 @@ def lifted_flow(
 ) -> Float[Tensor, "*batch d_osc"]:
     """The flow with frequency: z = y/s where d/dt [y; s] = A [y; s], A = [[Ω, h], [hᵀ, 0]].
 
-    Only the direction of [y; s] matters, so nothing needs to overflow: exp(Aτ) is taken for the
-    t/2^k = τ with ‖h‖τ <= 1, and time then doubles, t = τ + τ + 2τ + 4τ + ..., rescaling after
-    each product. Taking the steps as they double also keeps what a start close to the unstable
-    point knows: one product with exp(At) would blur z0 by e^(2λt) rounding errors, this by the
-    e^(λt) that the physics amplifies them with. Locked or not makes no difference.
+    exp(Aτ) is taken for the t/2^k = τ with ‖h‖τ <= 1, and time then doubles, t = τ + τ + 2τ + 4τ
+    + .... What doubles is the `Motion` that exp(Aτ) is on the sphere, not the matrix: in its square
+    the leading terms cancel near |ω| = ‖h‖, which costs t² rounding errors, and the physics only t.
+    Taking the steps as they double keeps what a start close to the unstable point knows: one step
+    of t would blur z0 by e^(2λt) rounding errors, this by the e^(λt) that the physics amplifies
+    them with. Locked or not makes no difference.
 
     Float64 whatever the input, on the CPU where the device has none (MPS). Every oscillator has a
     matrix of its own, (d_osc + 1)² numbers: many are taken one part after the other.
@@ -62,16 +77,21 @@ def doubled(
     t: Float[Tensor, "*#batch"],
     frequency: Float[Tensor, "*#batch d_osc d_osc"],
 ) -> Float[Tensor, "*batch d_osc"]:
-    """The state at t by steps that double."""
+    """The state at t by steps that double, each a motion of the sphere."""
     e_folds = (h.norm(dim=-1) * t).detach().nan_to_num(posinf=1)
     doublings = e_folds.clamp(min=1).log2().ceil()
-    step = matrix_exp(lift(h, frequency) * (t / 2**doublings)[..., None, None])
+    step = motion(matrix_exp(lift(h, frequency) * (t / 2**doublings)[..., None, None]))
 
-    z = advance(step, z)
+    z = advance(step, sphere.normalize(z))  # float32 is off the sphere by more than we resolve
     for n in range(int(doublings.max()) if doublings.numel() else 0):
         running = (n < doublings)[..., None]
         z = torch.where(running, advance(step, z), z)
-        step = torch.where(running[..., None], rescale(step @ step), step)
+        towards, slack, turn = twice(step)
+        step = Motion(
+            torch.where(running, towards, step.towards),
+            torch.where(running, slack, step.slack),
+            torch.where(running[..., None], turn, step.turn),
+        )
     return z
 
 
@@ -86,12 +106,55 @@ def lift(
     return torch.cat([top, bottom[..., None, :]], dim=-2)
 
 
-def advance(
-    step: Float[Tensor, "*#batch lifted lifted"], z: Float[Tensor, "*#batch d_osc"]
-) -> Float[Tensor, "*batch d_osc"]:
-    """Lift z to [z; 1], apply the step, and return to the sphere: there s = ‖y‖."""
-    y = torch.einsum("...de,...e->...d", step[..., :-1, :-1], z) + step[..., :-1, -1]
-    return sphere.normalize(y)
+def motion(step: Float[Tensor, "*batch lifted lifted"]) -> Motion:
+    """A Lorentz transformation [[·, s], [rowᵀ, c]] on the sphere: a boost after a rotation."""
+    s, row, c = step[..., :-1, -1], step[..., -1:, :-1], step[..., -1:, -1]
+    towards = s / (1 + c)
+    return Motion(towards, 2 / (1 + c), step[..., :-1, :-1] - towards[..., None] * row)
+
+
+def advance(step: Motion, z: Float[Tensor, "*#batch d_osc"]) -> Float[Tensor, "*batch d_osc"]:
+    """a ⊕ Rz; where Rz = -a, on the sphere both, it stays."""
+    turned = torch.einsum("...de,...e->...d", step.turn, z)
+    m = step.towards + turned
+    square = m.square().sum(dim=-1, keepdim=True)
+    there = sphere.normalize(square * step.towards + step.slack * m)
+    return torch.where(square == 0, turned, there)
+
+
+def twice(step: Motion) -> Motion:
+    """The motion of twice the time, z -> (a ⊕ b) ⊕ G R²z with b = Ra.
+
+    With m = a + b, both of slack δ, a ⊕ b = (‖m‖² a + δ m) / (‖m‖² + δ²) has the slack
+    δ² / (‖m‖² + δ²), and G is the rotation of the plane of a and b that keeps ⊕ from associating,
+
+        G = I + 2 (cK + K²) / (c² + k²),  K = amᵀ - maᵀ,  k² = ½ Σ K²,  c = ½‖m‖² + δ.
+    """
+    a, slack, turn = step
+    m = a + torch.einsum("...de,...e->...d", turn, a)
+    square = m.square().sum(dim=-1, keepdim=True)
+    whole = nonzero(square + slack**2)
+    pair = torch.stack([a, m], dim=-1)
+    outer = a[..., :, None] * m[..., None, :]
+    area = (outer - outer.mT).square().sum(dim=(-2, -1), keepdim=True) / 2
+    c = (square / 2 + slack)[..., None]
+
+    def k(x: Tensor) -> Tensor:
+        """K x, of rank two: a (m·x) - m (a·x)."""
+        on_a, on_m = (pair.mT @ x).split(1, dim=-2)
+        return a[..., None] * on_m - m[..., None] * on_a
+
+    turn = turn @ turn
+    once = k(turn)
+    turn = turn + 2 * (c * once + k(once)) / nonzero(c**2 + area)
+    # a step of Newton's: the rounding that leaves the rotations would double with them
+    turn = 1.5 * turn - 0.5 * turn @ turn.mT @ turn
+    return Motion((square * a + slack * m) / whole, slack**2 / whole, turn)
+
+
+def nonzero(x: Tensor) -> Tensor:
+    """x, or 1 where it is 0."""
+    return torch.where(x == 0, 1, x)
 
 
 def matrix_exp(x: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
@@ -100,11 +163,6 @@ def matrix_exp(x: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
     if x.shape[:-2].numel() == 1:
         return torch.linalg.matrix_exp(x.expand(2, *x.shape))[0]
     return torch.linalg.matrix_exp(x)
-
-
-def rescale(step: Float[Tensor, "*batch n n"]) -> Float[Tensor, "*batch n n"]:
-    """The same projective map with entries of at most 1; the factor is a constant to autograd."""
-    return step / step.detach().abs().amax(dim=(-2, -1), keepdim=True)
 
 
 def double(x: Tensor) -> Tensor:
