@@ -5,6 +5,7 @@ import math
 
 import pytest
 import torch
+from torch.utils.checkpoint import checkpoint
 
 from lohe import sphere
 from lohe.dynamics import Euler, Torchode, flow
@@ -300,3 +301,27 @@ def test_wrong_kinds_of_arguments_are_named(rng):
     ):
         with pytest.raises(ValueError, match=said):
             inspect.unwrap(check)(owner, given)
+
+
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_checkpointing_draws_the_same_or_says_so(reentrant, rng):
+    h = torch.randn(5, 3, generator=rng, requires_grad=True)
+
+    def slope(generator, call):
+        generator.manual_seed(1)
+        z = call(StateNoise(FiniteHorizon(0.5, generator=generator), 0.1, generator))
+        return torch.autograd.grad(z[:, 0].sum(), h)[0] if not reentrant else backward(z)
+
+    def backward(z):  # a reentrant checkpoint knows .backward() only
+        h.grad = None
+        z[:, 0].sum().backward()
+        return h.grad
+
+    def again(device):
+        return checkpoint(device, h, use_reentrant=reentrant)
+
+    with torch.random.fork_rng():
+        own = torch.default_generator
+        torch.testing.assert_close(slope(own, again), slope(own, lambda device: device(h)))
+    with pytest.raises(RuntimeError, match=r"checkpointing .*generator=torch\.default_generator"):
+        slope(rng, again)

@@ -10,6 +10,8 @@ Attention is computed in two steps that can be replaced, and everything here is 
 Everything is drawn anew in each call from the generator given, once, so the backward pass sees the
 same draw; only the factors of a DeviceMismatch belong to the device and are drawn when it is built.
 Draws are made on the generator's device and then moved: one seed gives one sample everywhere.
+Gradient checkpointing calls a layer again in its backward pass, and restores only the generators
+that are PyTorch's own: there draw from `torch.default_generator`, others are refused.
 
 A settling that looks at previous tokens has `within_sequence` True: it needs the sequence in one
 call, and would mistake a token that is decoded alone for the first.
@@ -240,8 +242,26 @@ class Integrated:
 
 def normal(shape: tuple[int, ...], like: Tensor, generator: torch.Generator) -> Tensor:
     """Standard normal numbers from the generator's device, as `like` in dtype and device."""
+    require_same_draw(generator)
     draw = torch.randn(shape, generator=generator, dtype=like.dtype, device=generator.device)
     return draw.to(like.device)
+
+
+def require_same_draw(generator: torch.Generator) -> None:
+    """A layer called in a backward pass is one that is computed again: its draw must be the first.
+
+    Asked of autograd, which has no public name for it; not while torch compiles.
+    """
+    if torch.compiler.is_compiling() or torch._C._current_graph_task_id() < 0:
+        return
+    own = (torch.default_generator, *torch.cuda.default_generators)
+    if not any(generator is known for known in own):
+        raise RuntimeError(
+            "Gradient checkpointing computes this layer again and would draw other imperfections "
+            "than its forward pass had, since it restores PyTorch's own generators only. Give "
+            "generator=torch.default_generator (torch.manual_seed sets its seed), or do not "
+            "checkpoint."
+        )
 
 
 def looks_back(part: Settle | None) -> bool:
