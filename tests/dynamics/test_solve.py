@@ -118,6 +118,15 @@ def test_gradient_through_torchode_is_that_of_the_flow(rng):
     torch.testing.assert_close(numeric, exact, rtol=1e-6, atol=1e-8)
 
 
+def test_gradient_through_torchode_at_rest(rng):  # no drive, or a start on the fixed point
+    z0 = torch.tensor([[0.6, 0.8], [1.0, 0.0]], dtype=torch.float64)
+    h = torch.tensor([[0.0, 0.0], [1.0, 0.0]], dtype=torch.float64, requires_grad=True)
+    solved = solve(lambda t, z: fixed_query(z, h), z0, 1.0, Torchode()).state
+    (numeric,) = torch.autograd.grad(solved[:, 1].sum(), h)
+    (exact,) = torch.autograd.grad(flow(z0, h, 1.0)[:, 1].sum(), h)
+    torch.testing.assert_close(numeric, exact, rtol=0, atol=1e-3)
+
+
 SOLVERS = [Torchode(), Scipy(), Euler()]
 
 

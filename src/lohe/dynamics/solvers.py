@@ -84,7 +84,12 @@ class Torchode:
         ode = torchode.ODETerm(term)
         controller = torchode.IntegralController(self.atol, self.rtol, term=ode)
         method = methods[self.method](ode)
-        adjoint = torchode.AutoDiffAdjoint(method, controller, max_steps=self.max_steps)
+        adjoint = torchode.AutoDiffAdjoint(
+            method,
+            controller,
+            max_steps=self.max_steps,
+            backprop_through_step_size_control=False,  # NaN where a trajectory is at rest
+        )
         end = y0.new_full((len(y0),), horizon)
         problem = torchode.InitialValueProblem(y0, torch.zeros_like(end), end, end[:, None])
         found = adjoint.solve(problem, ode)
