@@ -268,6 +268,15 @@ def test_in_odd_dimension_almost_everything_locks(rng):
     assert not locks(turning / turning.norm(dim=-1, keepdim=True), frequency).any()
 
 
+@pytest.mark.parametrize("d", [3, 5])
+def test_what_eigh_leaves_of_the_kernel_does_not_lock(d, rng):
+    frequency, x = skew(50_000, d, generator=rng), drives(50_000, d, generator=rng)
+    axis = torch.linalg.svd(frequency).Vh[:, -1]  # of the kernel
+    x = sphere.normalize(sphere.tangent(axis, x))
+    h = torch.einsum("bde,be->bd", frequency, x)
+    torch.testing.assert_close(locking_margin(h, frequency), torch.ones(len(h)).double())
+
+
 def test_the_rate_is_the_observed_one(rng):
     h, frequency = drives(6, 4, generator=rng), skew(6, 4, scale=0.1, generator=rng)
     rate = locking_rate(h, frequency)
