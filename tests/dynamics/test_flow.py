@@ -270,3 +270,12 @@ def test_frequencies_of_another_sphere_and_no_time_at_all_are_refused():
 def test_example_of_the_docstring():
     z = flow(torch.tensor([0.0, 1.0]), torch.tensor([2.0, 0.0]), 0.5)
     np.testing.assert_allclose(z, [math.tanh(1), 1 / math.cosh(1)], rtol=1e-6)
+
+
+def test_all_of_time():  # also beside an oscillator that nothing drives
+    z0 = torch.tensor([[0.6, 0.8], [0.6, 0.8]], requires_grad=True)
+    h = torch.tensor([[0.0, 2.0], [0.0, 0.0]], requires_grad=True)
+    z = flow(z0, h, math.inf)
+    torch.testing.assert_close(z, torch.tensor([[0.0, 1.0], [0.6, 0.8]]))
+    for slope in torch.autograd.grad(z[:, 0].sum(), (z0, h)):
+        assert slope.isfinite().all()

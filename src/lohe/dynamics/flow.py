@@ -86,7 +86,7 @@ def drift(
     All terms are polynomials in m and E, so no gradient is singular. The steepest is on the
     antipode, dz/dz0 = exp(‖h‖t); there it stops at 1/ε, as for the nearest start dtype can tell.
     """
-    t = t[..., None]
+    t = t[..., None].clamp(max=torch.finfo(h.dtype).max / 4)  # t may be infinite, and h = 0 rest
     norm, z_star = polar(h)
     m = z0 + z_star
     length = m.norm(dim=-1, keepdim=True)
