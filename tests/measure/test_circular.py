@@ -33,3 +33,7 @@ def test_a_preferred_direction_is_found():
     p = [rayleigh(row) for row in rng.vonmises(1.0, 2.0, (200, 9)).tolist()]
     assert np.mean(np.array(p) < 0.05) > 0.8
     assert rayleigh([0.7] * 9) < 1e-5
+
+
+def test_an_unknown_direction_is_not_uniform():
+    assert math.isnan(rayleigh([math.nan, 1.0]))

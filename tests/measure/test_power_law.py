@@ -201,3 +201,10 @@ def test_seeds_without_spread_give_floors_without_spread():
 def test_a_floor_needs_three_dimensions():
     with pytest.raises(ValueError, match="three dimensions at least"):
         power_law.fit_floored([2, 4], [3.0, 2.0])
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf])
+def test_a_seed_that_diverged_is_not_left_out_in_silence(value):
+    samples = {2: [5.0, 6.0], 4: [3.0, value]}
+    with pytest.raises(ValueError, match=r"drawn from finite values.*another law"):
+        resampled([1.0], samples, np.random.default_rng(0))

@@ -1,5 +1,6 @@
 """False alarms against scipy's Welch and against counting."""
 
+import math
 from itertools import combinations
 
 import pytest
@@ -49,3 +50,7 @@ def test_welch_cannot_judge_three_seeds_of_table_2(mechanism, metric, rate):
 def test_subsets_must_be_countable(values, size):
     with pytest.raises(ValueError, match="subsets"):
         welch_false_alarms(values, size)
+
+
+def test_a_value_that_is_not_known_is_no_absence_of_alarms():
+    assert math.isnan(welch_false_alarms([1.0, 2.0, 3.0, 4.0, math.nan], 2))

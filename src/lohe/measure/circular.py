@@ -27,4 +27,5 @@ def rayleigh(angles: Angles) -> float:
     """
     n = len(angles)
     r = n * resultant(angles)
-    return min(1.0, math.exp(math.sqrt(1 + 4 * n + 4 * (n**2 - r**2)) - (1 + 2 * n)))
+    p = math.exp(math.sqrt(1 + 4 * n + 4 * (n**2 - r**2)) - (1 + 2 * n))
+    return min(p, 1.0)  # in this order NaN stays NaN

@@ -114,6 +114,11 @@ def resampled(
     """
     dimensions = sorted(samples)
     groups = [np.asarray(x, dtype=float) for x in (baseline, *(samples[d] for d in dimensions))]
+    if not all(len(x) and np.isfinite(x).all() for x in groups):
+        raise ValueError(
+            f"Seeds are drawn from finite values, of the baseline and at each dimension, got "
+            f"{list(baseline)} and {dict(samples)}. A draw without its NaN would be another law."
+        )
     chosen = [[rng.integers(0, len(x), len(x)) for x in groups] for _ in range(draws)]
     means = [x[[draw[n] for draw in chosen]].mean(axis=1) for n, x in enumerate(groups)]
     gaps = np.stack(means[1:], axis=1) - means[0][:, None]

@@ -44,6 +44,8 @@ def welch_false_alarms(values: Sample, size: int, confidence: float = 0.95) -> f
             f"and at most a million subsets; got {subsets:,}."
         )
     x = np.asarray(values, dtype=float)
+    if not np.isfinite(x).all():
+        return math.nan
     rounding = 8 * np.finfo(float).eps * np.abs(x).max()
     x = x - x.mean()  # the sums of squares below keep their digits
     chosen = x[np.array(list(combinations(range(len(x)), size)))]
