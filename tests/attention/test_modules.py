@@ -247,3 +247,13 @@ def test_more_tokens_than_anchors_are_explained(rng):
 def test_input_of_a_wrong_shape_is_explained(rng, build):
     with pytest.raises(ValueError, match=r"d_model = 12\), got \(2, 5, 11\)"):
         build(rng)(torch.zeros(2, 5, 11, dtype=torch.float64))
+
+
+@pytest.mark.parametrize(
+    "build", [lambda: OscillatorAttention(12, 3, 20), lambda: SoftmaxAttention(12, 3)]
+)
+def test_the_whole_layer_is_on_the_default_device(build):
+    with torch.device("meta"):  # as torch.set_default_device would have it
+        layer, x = build(), torch.randn(2, 10, 12)
+    assert {parameter.device.type for parameter in layer.parameters()} == {"meta"}
+    assert layer(x).device.type == "meta"

@@ -17,8 +17,9 @@ class Linear(nn.Linear):
 def linear(
     d_in: int, d_out: int, *, bias: bool, generator: torch.Generator | None = None
 ) -> Linear:
-    """A linear map with nn.Linear's initialisation, drawn from `generator`."""
-    layer = Linear(d_in, d_out, bias=bias, device="meta").to_empty(device="cpu")
+    """A linear map with nn.Linear's initialisation, drawn from `generator` and on its device."""
+    device = torch.get_default_device() if generator is None else generator.device
+    layer = Linear(d_in, d_out, bias=bias, device="meta").to_empty(device=device)
     bound = d_in**-0.5  # what kaiming_uniform_(a=sqrt(5)), PyTorch's default, comes to
     for parameter in layer.parameters():
         nn.init.uniform_(parameter, -bound, bound, generator=generator)
