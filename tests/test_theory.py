@@ -98,6 +98,14 @@ def test_two_anchors_cancel_as_often_as_a_cap_is_large(rng):
         assert exact <= theory.degenerate_bound(couplings, epsilon, d).item()
 
 
+def test_the_scale_of_couplings_does_not_matter():
+    w = torch.tensor([1.0, 0.7, 0.2])
+    expected = theory.degenerate_bound(w.double(), 0.1, 2).float()
+    for scale in (1e-30, 5e-12, 1e12):
+        torch.testing.assert_close(theory.degenerate_bound(scale * w, 0.1, 2), expected)
+    assert theory.degenerate_bound(0 * w, 0.1, 2) == 1  # ‖h‖ = 0 <= 0
+
+
 # --- Proposition 5 -------------------------------------------------------------------------------
 
 

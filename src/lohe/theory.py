@@ -53,16 +53,19 @@ def degenerate_bound(
     """Upper bound on Pr(‖h_i‖² <= ε‖w_i‖²) for independent uniform anchors, by Cantelli.
 
     v / (v + (1 - ε)²), v = Var‖h‖²/‖w‖⁴ <= 2/d_osc. It falls only as 1/d_osc; the exponential
-    bound of Section 3 has an unspecified constant, so there is no number to give for it.
+    bound of Section 3 has an unspecified constant, so there is no number to give for it. The scale
+    of w does not matter; 1 where all of it is 0.
     """
     if not 0 < epsilon < 1:
         raise ValueError(
             f"epsilon is the fraction of ‖w‖² that ‖h‖² falls below, got {epsilon}. "
             "Choose it between 0 and 1."
         )
-    mean = expected_drive_squared(couplings)
-    v = drive_squared_variance(couplings, d_osc)
-    return v / (v + ((1 - epsilon) * mean).square())
+    largest = couplings.detach().abs().amax(dim=-1, keepdim=True)
+    w = couplings / torch.where(largest == 0, 1, largest)  # whose fourth power a dtype can hold
+    mean = expected_drive_squared(w)
+    v = drive_squared_variance(w, d_osc)
+    return torch.where(mean == 0, 1, v / (v + ((1 - epsilon) * mean).square()))
 
 
 def cap_probability(angle: float | Float[Tensor, "*batch"], d_osc: int) -> Float[Tensor, "*batch"]:
