@@ -31,3 +31,16 @@ def test_a_root_that_is_named_wins(monkeypatch, tmp_path):
     monkeypatch.setenv("LOHE_DATA", str(tmp_path / "elsewhere"))
     assert data_root() == tmp_path / "elsewhere"
     assert data_root(tmp_path) == tmp_path
+
+
+def test_a_user_without_a_home_has_data_all_the_same(monkeypatch, tmp_path):
+    def nobody():
+        raise RuntimeError("Could not determine home directory.")
+
+    monkeypatch.setattr(Path, "home", nobody)
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    for name in ("LOHE_DATA", "XDG_CACHE_HOME", "LOCALAPPDATA"):
+        monkeypatch.delenv(name, raising=False)
+    assert data_root().is_relative_to(tmp_path)
+    monkeypatch.setenv("LOHE_DATA", str(tmp_path / "elsewhere"))
+    assert data_root() == tmp_path / "elsewhere"

@@ -2,6 +2,7 @@
 
 import os
 import sys
+import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -10,7 +11,15 @@ VARIABLE = "LOHE_DATA"
 
 def data_root(root: Path | None = None) -> Path:
     """`root` where one is given, else $LOHE_DATA, else a folder in the platform's cache folder."""
-    return root if root is not None else default_root(os.environ, sys.platform, Path.home())
+    return root if root is not None else default_root(os.environ, sys.platform, home_folder())
+
+
+def home_folder() -> Path:
+    """The user's; for one who has none, as in some containers and batch jobs, that of all."""
+    try:
+        return Path.home()
+    except RuntimeError:
+        return Path(tempfile.gettempdir())
 
 
 def default_root(environ: Mapping[str, str], platform: str, home: Path) -> Path:
