@@ -142,7 +142,7 @@ def test_devices_are_measured_on_the_second_half(bench):
     reported = bench.store.load(run.recipe())[0].result
     assert found.result["perplexity"] == pytest.approx(reported["later.perplexity"], rel=1e-5)
     kinds = {row["physics"] for row in found.curve}
-    assert kinds == {"settling", "coupling", "state", "frequency"}
+    assert kinds == {"settling", "coupling", "state", "frequency", "anywhere", "nowhere"}
     assert all(len(row["nats"]) == 1 and math.isfinite(row["nats"][0]) for row in found.curve)
     by_noise = {row["level"]: row["nats"][0] for row in found.curve if row["physics"] == "state"}
     assert abs(by_noise[0.01]) < abs(by_noise[0.5])
