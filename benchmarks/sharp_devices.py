@@ -12,8 +12,8 @@ continues; started twice, two processes share the work.
 import argparse
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
-import torch
 from torch import Tensor
 
 from harness import save
@@ -69,15 +69,8 @@ class OnDevices:
     mismatch: float = 0.0
     noise: float = 0.0
 
-    def build(
-        self,
-        d_model: int,
-        heads: int,
-        max_tokens: int,
-        causal: bool = False,
-        generator: torch.Generator | None = None,
-    ) -> OscillatorAttention:
-        layer = self.mechanism.build(d_model, heads, max_tokens, causal, generator)
+    def build(self, *args: Any, **options: Any) -> OscillatorAttention:
+        layer = self.mechanism.build(*args, **options)
         if self.mismatch:
             layer.drive = DriveInTraining(layer, self.mismatch)
         if self.noise:
