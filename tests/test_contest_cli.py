@@ -103,7 +103,7 @@ def looked_at(chosen, root):
     early = contest("measure", store, "--data", root)  # of ours and of the softmax
     assert early.exit_code == 0, early.output
     assert "measure: 4 models, 4 recorded, 0 to train" in early.stdout
-    assert "55 measurements, 18 taken, 37 to take" in early.stdout
+    assert "70 measurements, 22 taken, 48 to take" in early.stdout
     assert contest("controls", store, "--data", root).exit_code == 0
     return store, contest("measure", store, "--data", root)
 
@@ -112,7 +112,7 @@ def test_measuring_trains_nothing_where_the_weights_were_kept(looked_at, root):
     store, result = looked_at
     assert result.exit_code == 0, result.output
     assert "training" not in result.stderr
-    assert "55 measurements, 55 taken, 0 to take" in result.stdout
+    assert "70 measurements, 70 taken, 0 to take" in result.stdout
     again = contest("measure", store, "--data", root)
     assert "measuring" not in again.stderr
     assert again.stdout == result.stdout
@@ -126,7 +126,7 @@ def test_lost_weights_are_trained_again_only_where_something_is_not_taken(looked
     before = Store(store).load(devices[0].run.recipe())
     for one in devices:
         weights.path(Store(store), one.run, one.run.seed).unlink()
-    assert "55 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
+    assert "70 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
     (file,) = store.glob(f"measure-*-{key(measure_recipe(devices[0]))}.json")
     file.unlink()
     plan = contest("measure", store, "--data", root, "--dry-run").stdout
@@ -134,7 +134,7 @@ def test_lost_weights_are_trained_again_only_where_something_is_not_taken(looked
     assert "53 taken, 2 to take" in plan
     result = contest("measure", store, "--data", root)
     assert result.exit_code == 0, result.output
-    assert "55 taken, 0 to take" in result.stdout
+    assert "70 taken, 0 to take" in result.stdout
     assert Store(store).load(devices[0].run.recipe()) == before  # a record stays what it was
 
 
@@ -154,11 +154,11 @@ def test_a_measurement_that_fails_costs_the_others_nothing(looked_at, root, tmp_
     assert "ValueError: no kernel image" in result.stderr
     left = result.stderr.count("Not measured, it failed as said above: LearnedReadout")
     assert left > 1
-    assert f"{55 - left} taken, {left} to take" in result.stdout
+    assert f"{70 - left} taken, {left} to take" in result.stdout
     monkeypatch.undo()
     again = contest("measure", store, "--data", root)
     assert again.exit_code == 0, again.output
-    assert "55 taken, 0 to take" in again.stdout
+    assert "70 taken, 0 to take" in again.stdout
 
 
 def test_the_second_question_follows_the_controls(looked_at, root, tmp_path):

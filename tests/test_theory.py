@@ -9,9 +9,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy.integrate import quad
 
+import lohe
 from lohe import sphere, theory
 from lohe.dynamics import fixed_query
 from lohe.ops import reference
+from lohe.ops.coupling import COUPLINGS
 
 DIMENSIONS = [2, 3, 4, 8, 16, 32, 64]
 
@@ -208,6 +210,93 @@ def test_rank_bounds_of_the_paper_and_beyond():
 def test_a_real_power_has_no_rank_bound(sharpness):
     with pytest.raises(ValueError, match=rf"whole number p >= 1; got {sharpness}.*no bound"):
         theory.readout_rank_bound(2, sharpness)
+
+
+# --- orthonormal anchors -------------------------------------------------------------------------
+
+
+def orthonormal(heads: int, tokens: int, d: int, rng: torch.Generator) -> torch.Tensor:
+    square = torch.randn(heads, d, d, generator=rng, dtype=torch.float64)
+    return torch.linalg.qr(square).Q[:, :tokens]
+
+
+@pytest.mark.parametrize("coupling", COUPLINGS)
+@pytest.mark.parametrize("gain", [None, 0.3, 7.0])
+def test_attention_at_p_1_is_a_mixture_of_uniform_and_couplings(coupling, gain, rng):
+    f, g = 3 * torch.randn(2, 4, 2, 12, 8, generator=rng, dtype=torch.float64)
+    r = orthonormal(2, 12, 16, rng)
+    a = lohe.attention_weights(f, g, r, coupling=coupling, gain=gain, causal=True)
+    allowed = torch.ones(12, 12, dtype=torch.bool).tril()
+    w = reference.couplings(f, g, coupling, allowed=allowed)
+    share = theory.uniform_share(w, gain or 1)[..., None]
+    uniform = allowed.double() / allowed.sum(-1, keepdim=True)
+    mixture = share * uniform + (1 - share) * w / w.sum(-1, keepdim=True)
+    torch.testing.assert_close(a, mixture, rtol=1e-12, atol=1e-15)
+
+
+@given(st.integers(1, 60), st.integers(0, 2**31), st.floats(0, 8))
+def test_without_a_gain_most_of_attention_is_uniform(keys, seed, spread):
+    rng = torch.Generator().manual_seed(seed)
+    w = (spread * torch.randn(5, keys, generator=rng, dtype=torch.float64)).exp()
+    share, root = theory.uniform_share(w), math.sqrt(keys)
+    assert (share >= root / (root + 1) - 1e-12).all()
+    assert (share <= keys / (keys + 1) + 1e-12).all()
+
+
+@pytest.mark.parametrize("p", [1, 2, 8])
+def test_softmax_is_a_limit_of_oscillators(p, rng):
+    f, g = torch.randn(2, 1, 3, 10, 8, generator=rng, dtype=torch.float64)
+    r = orthonormal(3, 10, 10, rng)
+    softmax = (p * f @ g.mT / math.sqrt(8)).softmax(-1)
+    errors = []
+    for gain in (1e2, 1e4, 1e6, 1e8):
+        a = lohe.attention_weights(f, g, r, coupling="exp", sharpness=p, gain=gain)
+        errors.append(float((a - softmax).abs().max()))
+    assert errors[-1] < 1e-6
+    for larger, smaller in pairwise(errors):
+        assert smaller < larger / 50  # as 1/γ
+
+
+# --- how much one key can get --------------------------------------------------------------------
+
+
+@given(
+    d=st.integers(2, 20),
+    keys=st.integers(1, 30),
+    sharpness=st.sampled_from([1, 1.5, 2, 8]),
+    gain=st.floats(0.1, 20),
+    free=st.booleans(),
+    seed=st.integers(0, 2**31),
+)
+def test_no_key_gets_more_than_the_largest_weight(d, keys, sharpness, gain, free, seed):
+    rng = torch.Generator().manual_seed(seed)
+    r = sphere.uniform(keys, d, generator=rng, dtype=torch.float64)
+    if free:
+        r = r * (0.1 + 3 * torch.rand(keys, 1, generator=rng, dtype=torch.float64))
+    z = torch.cat([sphere.uniform(50, d, generator=rng, dtype=torch.float64), sphere.normalize(r)])
+    a = (1 + gain * z @ r.mT).clamp(min=0) ** sharpness
+    a = a[a.sum(-1) > 0] / a.sum(-1, keepdim=True)[a.sum(-1) > 0]
+    lean = (z @ r.mean(0))[(1 + gain * z @ r.mT).amax(-1) > 0]
+    most = theory.largest_weight(keys, sharpness, gain, lean, r.norm(dim=-1).max().item())
+    assert (a.amax(-1) <= most * (1 + 1e-12)).all()
+
+
+@pytest.mark.parametrize("sharpness", [1, 3.5, 8])
+@pytest.mark.parametrize("gain", [0.5, 1.0, 12.0, 200.0])
+@pytest.mark.parametrize("keys", [2, 3, 48])
+def test_a_simplex_reaches_the_largest_weight(sharpness, gain, keys):
+    r = sphere.normalize(torch.eye(keys, dtype=torch.float64) - 1 / keys)
+    scores = (1 + gain * r @ r.mT).clamp(min=0) ** sharpness  # each oscillator at an anchor
+    a = scores.diagonal() / scores.sum(-1)
+    expected = theory.largest_weight(keys, sharpness, gain).expand(keys)
+    torch.testing.assert_close(a, expected, rtol=1e-10, atol=0)
+
+
+def test_as_published_no_key_gets_more_than_twice_the_uniform_weight():
+    for keys in (2, 9, 48, 500):
+        assert theory.largest_weight(keys) == pytest.approx(2 / keys)
+    with pytest.raises(ValueError, match=r"p >= 1; got 0\.5"):
+        theory.largest_weight(48, sharpness=0.5)
 
 
 # --- questions without an answer -----------------------------------------------------------------

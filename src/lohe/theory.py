@@ -122,6 +122,60 @@ def readout_rank_bound(d_osc: int, sharpness: float) -> int:
     return math.comb(d + p - 1, p) + math.comb(d + p - 2, p - 1)
 
 
+def uniform_share(couplings: Float[Tensor, "*batch j"], gain: float = 1) -> Float[Tensor, "*batch"]:
+    """λ = n / (n + γ ‖w‖₁/‖w‖₂), the uniform part of attention at p = 1 and orthonormal anchors.
+
+    There z·r_j = w_j/‖w‖₂, so that Eq. 5 over the n coupled keys (w > 0) is exactly
+
+        a_j = λ/n + (1 - λ) w_j/Σ_k w_k.
+
+    ‖w‖₁/‖w‖₂ lies between 1, one key, and √n, all alike: without a gain λ >= √n/(√n + 1), seven
+    eighths at 48 keys. A gain takes the uniform part away; with exponential couplings softmax is
+    what is left. Anchors of n keys can be orthonormal from d_osc = n on. Some w must be positive.
+
+    >>> import torch
+    >>> uniform_share(torch.ones(9)), uniform_share(torch.ones(9), gain=27)
+    (tensor(0.7500), tensor(0.1000))
+    """
+    w = couplings / couplings.amax(dim=-1, keepdim=True)
+    keys = (w > 0).sum(dim=-1)
+    return keys / (keys + gain * w.sum(dim=-1) / w.norm(dim=-1))
+
+
+def largest_weight(
+    keys: int,
+    sharpness: float | Float[Tensor, "*#batch"] = 1,
+    gain: float | Float[Tensor, "*#batch"] = 1,
+    lean: float | Float[Tensor, "*#batch"] = 0,
+    radius: float | Float[Tensor, "*#batch"] = 1,
+) -> Float[Tensor, "*batch"]:
+    """The most that one of n keys can get, A / (A + (n - 1) B), whatever d_osc and σ are.
+
+        A = (1 + γ ρ)^p,   B = max(0, 1 + γ (n μ - ρ)/(n - 1))^p,   p >= 1.
+
+    μ = z·m is the `lean` of the oscillator to m, the mean of the n anchors, and ρ, the `radius`,
+    the norm of the longest of them. Eq. 5 gives a key A at most; the others share what is left of
+    n μ, and as x -> max(0, 1 + γ x)^p is convex their mean is B at least. The vertices of a
+    regular simplex, where m = 0, reach it.
+
+    As published on the sphere (p = 1, γ = 1) and with anchors that cancel it is 2/n: no key gets
+    more than twice the uniform weight, in any dimension. Half of the attention takes p of about
+    log2 n, or a gain of about n/2, or anchors as long.
+
+    >>> [round(largest_weight(48, p).item(), 3) for p in (1, 2, 4, 8)]
+    [0.042, 0.082, 0.271, 0.866]
+    """
+    p = torch.as_tensor(sharpness, dtype=torch.float64)
+    if not bool((p >= 1).all()):
+        raise ValueError(
+            f"The bound holds for a convex readout, sharpness p >= 1; got {sharpness}."
+        )
+    most = (1 + gain * radius) ** p
+    of_others = torch.as_tensor(keys * lean - radius, dtype=torch.float64) / max(keys - 1, 1)
+    least = (1 + gain * of_others).clamp(min=0) ** p
+    return most / (most + (keys - 1) * least)
+
+
 def weight_response(
     h: Float[Tensor, "*batch i d_osc"],
     anchors: Float[Tensor, "*#batch j d_osc"],

@@ -26,6 +26,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
 from lohe.experiments.studies.robust.physics import AT_STAKE, GRID
 from lohe.experiments.studies.settle.settling import Settling
@@ -134,6 +135,10 @@ def looked_at(measure: Any) -> Record:
             return taken(measure, ranks, [head | names for head in heads])
         case AttentionEntropy():
             return taken(measure, {}, [{"histogram": [1]}, *(h | {"median": 0.7} for h in heads)])
+        case Concentration():
+            bound = {"bound": 20.0, "share": 0.6} if hasattr(mechanism, "gain") else {}
+            curve = [h | {"weight": 12.0} | bound for h in heads]
+            return taken(measure, {"rows": 128, "keys": 48}, curve)
         case LearnedReadout():
             learned = {"beta": 3.0} if hasattr(mechanism, "beta") else {"sharpness": 4.0}
             curve = [h | learned | {"gain": 1.0 + h["head"]} for h in heads]

@@ -10,6 +10,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, Taken, model_runs
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
 from lohe.experiments.studies.robust.devices import on_devices
 from lohe.experiments.studies.robust.physics import AT_STAKE, GRID, HORIZONS
@@ -54,7 +55,8 @@ def models(chosen: Chosen) -> dict[str, list[Run]]:
 def measures_of(chosen: Chosen, name: str) -> list[Any]:
     """What is measured on one of the models, all seeds together."""
     runs = models(chosen)[name]
-    found: list[Any] = [m for run in runs for m in (EffectiveRank(run), AttentionEntropy(run))]
+    everywhere = (EffectiveRank, AttentionEntropy, Concentration)
+    found: list[Any] = [kind(run) for run in runs for kind in everywhere]
     if name != best_name(chosen):
         found += [LearnedReadout(run) for run in runs]
     if name in (OURS, PLAIN):

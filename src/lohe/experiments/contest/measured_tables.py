@@ -23,6 +23,7 @@ from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.counts import UNIT
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
 from lohe.experiments.studies.robust import devices as robust
 from lohe.experiments.studies.robust.physics import AT_STAKE, HORIZONS, SCALES
@@ -84,26 +85,28 @@ def readouts(evidence: Evidence) -> Table:
     """Gain, entropy and effective rank, layer by layer."""
     title = "Gain, entropy and rank, layer by layer"
     ranks = ("effective rank of attention", "of S", "of the readout", "largest rank", "cut, %")
-    columns = ("model", "seeds", "layer", "gain", "p", "entropy", *ranks)
+    columns = ("model", "seeds", "layer", "gain", "p", "entropy", "largest weight, n a", *ranks)
     chosen = choose.chosen(evidence)
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     rows = []
     for name in models(chosen):
-        kinds = (EffectiveRank, AttentionEntropy, LearnedReadout)
-        spectra, flat, learned = (found(evidence, chosen, name, kind) for kind in kinds)
-        if not spectra or not flat:
+        kinds = (EffectiveRank, AttentionEntropy, Concentration, LearnedReadout)
+        spectra, flat, most, learned = (found(evidence, chosen, name, kind) for kind in kinds)
+        if not spectra or not flat or not most:
             rows.append((name, "0", "", NO_RECORDS, *[""] * (len(columns) - 4)))
             continue
         for layer in sorted({row["layer"] for row in spectra[0].curve}):
-            here = [_heads(records, layer) for records in (spectra, flat, learned)]
+            here = [_heads(records, layer) for records in (spectra, flat, most, learned)]
             rows.append((name, str(len(spectra)), str(layer + 1), *_layer(*here), "", ""))
         rows[-1] = (*rows[-1][:-2], _largest(spectra), _cut(spectra))
     bounds = [f"{readout_rank_bound(d, p):,} at {d}, {p}" for d in ASKED for p in (2, 4)]
     notes = [
         "First half of validation. gain and p: mean over heads and seeds, and the "
         "range; of the exponential readout exp(β z·r), β. entropy: of a row of attention, 1 is "
-        "uniform; the median, a mean over heads. "
+        "uniform; the median, a mean over heads. largest weight: of the last word of a window, "
+        "as a multiple of the uniform 1/n, and of how much at most, whatever d_osc and couplings "
+        "are (`theory.largest_weight`): 2 with p = 1, no gain and unit anchors that cancel. "
         "Effective rank (Roy and Vetterli): of causal attention; of S = 1 + γ z·r over all pairs; "
         "of the readout max(0, S)^p, before the mask.",
         "S has the rank d_osc + 1 at most. A sharpened readout is not so bound: S^p has up to "
@@ -211,14 +214,21 @@ def _heads(records: Sequence[Record], layer: int) -> list[dict[str, Any]]:
     return [row for record in records for row in record.curve if row.get("layer") == layer]
 
 
-def _layer(ranks: list[Any], flat: list[Any], learned: list[Any]) -> tuple[str, ...]:
-    """Gain, p, entropy, and effective ranks; what a model has not is left empty."""
+def _layer(
+    ranks: list[Any], flat: list[Any], most: list[Any], learned: list[Any]
+) -> tuple[str, ...]:
+    """Gain, p, entropy, largest weight, effective ranks; what a model has not is left empty."""
     read = "readout" if "readout" in ranks[0] else "sharpened"
     betas = _span([row["beta"] for row in learned if "beta" in row])
     return (
         f"β {betas}" if betas else _span([row["gain"] for row in learned]),
         "" if betas else _span([row["sharpness"] for row in learned]),
         f"{fmean(row['median'] for row in flat):.3f}",
+        " of ".join(
+            f"{fmean(row[name] for row in most):.1f}"
+            for name in ("weight", "bound")
+            if name in most[0]
+        ),
         *(
             f"{fmean(row[name] for row in ranks):.2f}" if name in ranks[0] else ""
             for name in ("attention", "similarity", read)

@@ -1,0 +1,101 @@
+"""What keeps oscillators behind a rotary softmax on words: the readout, positions, or couplings?
+
+Two statements of `lohe.theory`, put to models of WikiText-2. At p = 1 on the sphere no key gets
+more than about twice the uniform weight, in any dimension (`largest_weight`). And with orthonormal
+anchors, exponential couplings and a large gain the oscillators are softmax (`uniform_share`), with
+rotary couplings a rotary one. The way from the paper's model to that one, step by step, trained by
+the contest's trials (10 epochs) but in float32; how much one key gets in each, and in the language
+models that come with the package. A look, no part of the contest: no test article is read. Stopped
+at any moment, it continues; started twice, two processes share the work.
+
+    python benchmarks/behind_softmax.py --store FOLDER --data ROOT   # results/behind_softmax.json
+"""
+
+import argparse
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from harness import save
+from lohe.experiments.contest.rotary import OscillatorRope, SoftmaxRopePositions
+from lohe.experiments.contest.trials import STAGES, Configuration
+from lohe.experiments.measures import Bench, measure_recipe, take
+from lohe.experiments.memory import keep_memory
+from lohe.experiments.runner import complete
+from lohe.experiments.shipping import shipped
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.rank.concentration import Concentration
+from lohe.models import Mechanism, Oscillator, Softmax, SoftmaxRope
+from lohe.tasks import TinyStories, WikiText2
+from lohe.train import Run, brief
+from sharp_devices import shown
+
+
+@dataclass(frozen=True)
+class ExponentialRope(OscillatorRope):
+    """Rotary couplings w_ij = exp((Q_i f_i)·(Q_j g_j) / sqrt(d_h))."""
+
+    coupling: str = "exp"
+
+
+BASE = 100.0  # of the rotations: the best of the trials
+PLAIN, SHARP = Oscillator(d_osc=48), Oscillator(d_osc=48, sharpness=8, gain="learned")
+TURNED = OscillatorRope(d_osc=48, sharpness=8, gain="learned", base=BASE)
+EXP = ExponentialRope(d_osc=48, sharpness=8, gain="learned", base=BASE)
+MODELS: dict[str, Mechanism] = {
+    "softmax": Softmax(),
+    "p = 1, d_osc 8": replace(PLAIN, d_osc=8),
+    "p = 1": PLAIN,
+    "p = 1, free anchors": replace(PLAIN, anchors="free"),
+    "p = 1, gain": replace(SHARP, sharpness=1),
+    "p = 8": replace(SHARP, gain=None),
+    "p = 8, gain": SHARP,
+    "p = 8, gain, exp": replace(SHARP, coupling="exp"),
+    "p = 8, gain, rotary": TURNED,
+    "p = 8, gain, rotary, exp": EXP,
+    "p = 8, gain, rotary, exp, d_osc 32": replace(EXP, d_osc=32),
+    "p = 8, gain, rotary, exp, d_osc 16": replace(EXP, d_osc=16),
+    "softmax, rotary": SoftmaxRope(base=BASE),
+    "softmax, rotary and a table": SoftmaxRopePositions(base=BASE),
+}
+TWICE = ("p = 8, gain, rotary, exp", "p = 8, gain, rotary, exp, d_osc 32", "softmax, rotary")
+
+
+def run_of(mechanism: Mechanism, seed: int) -> Run:
+    stage = replace(STAGES["trials"], precision="float32")
+    positions = "sinusoidal" if isinstance(mechanism, Oscillator | Softmax) else "none"
+    return stage.runs(Configuration(mechanism, 1e-3, 0.1, positions), seeds=[seed])[0]
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--store", type=Path, required=True, help="records and weights, to resume")
+    parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
+    options = parser.parse_args()
+    keep_memory()
+    store = Store(options.store)
+    bench = Bench(store, "cpu", options.data)
+    runs = {f"{name}, seed 0": run_of(mechanism, 0) for name, mechanism in MODELS.items()}
+    runs |= {f"{name}, seed 1": run_of(MODELS[name], 1) for name in TWICE}
+    for name, run in runs.items():
+        for _ in complete([run], store, root=options.data, with_weights=[run]):
+            print("trained", name, flush=True)
+    found: dict[str, object] = {}
+    for name, run in runs.items():
+        looked_at = Concentration(run)
+        if store.missing(run.recipe(), [run.seed]):
+            print(f"{name}: not here yet, or left to another process. Run it again.")
+            continue
+        list(take([looked_at], bench))
+        recipes = {"trained": run.recipe(), "concentration": measure_recipe(looked_at)}
+        found[name] = {
+            what: shown(store.load(recipe)[run.seed]) for what, recipe in recipes.items()
+        }
+    for run in shipped():
+        if isinstance(run.task, WikiText2 | TinyStories):
+            name = f"{type(run.task).__name__} as packaged, {brief(run.model.attention)}"
+            found[name] = {"concentration": Concentration(run).take(bench).__dict__}
+    save("behind_softmax", found)
+
+
+if __name__ == "__main__":
+    main()
