@@ -1,5 +1,7 @@
 """The contest in seconds: two families of two trials, an epoch each, on short articles."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -23,6 +25,17 @@ def write_corpus(root: Path, words: int = 60) -> Path:
         ]
         (folder / f"wiki.{split}.tokens").write_text(" \n" + "".join(articles), encoding="utf-8")
     return root
+
+
+@contextmanager
+def shortened() -> Iterator[None]:
+    whole = dict(FAMILIES)
+    with pytest.MonkeyPatch.context() as patch:
+        shorten(patch)
+        yield
+    for name in whole:  # undone, they are in another order, which the page would show
+        FAMILIES[name] = FAMILIES.pop(name)  # pyright: ignore
+    forget()
 
 
 def shorten(patch: pytest.MonkeyPatch) -> None:

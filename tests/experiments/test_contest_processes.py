@@ -18,11 +18,9 @@ def root(tmp_path_factory):
 
 
 @pytest.fixture
-def short(monkeypatch):
-    short_contest.shorten(monkeypatch)
-    yield
-    monkeypatch.undo()
-    short_contest.forget()
+def short():
+    with short_contest.shortened():
+        yield
 
 
 def evidence(store) -> Evidence:
