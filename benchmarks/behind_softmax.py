@@ -12,11 +12,11 @@ at any moment, it continues; started twice, two processes share the work.
 """
 
 import argparse
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from harness import save
-from lohe.experiments.contest.rotary import OscillatorRope, SoftmaxRopePositions
+from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
 from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.measures import Bench, measure_recipe, take
 from lohe.experiments.memory import keep_memory
@@ -28,14 +28,6 @@ from lohe.models import Mechanism, Oscillator, SoftmaxRope
 from lohe.tasks import TinyStories, WikiText2
 from lohe.train import Run, brief
 from sharp_devices import shown
-
-
-@dataclass(frozen=True)
-class ExponentialRope(OscillatorRope):
-    """Rotary couplings w_ij = exp((Q_i f_i)·(Q_j g_j) / sqrt(d_h))."""
-
-    coupling: str = "exp"
-
 
 BASE = 100.0  # of the rotations: the best of the trials
 PLAIN, SHARP = Oscillator(d_osc=48), Oscillator(d_osc=48, sharpness=8, gain="learned")

@@ -172,7 +172,7 @@ def test_the_second_question_follows_the_controls(looked_at, root, tmp_path):
     assert result.exit_code == 0, result.output
     assert "0 to train" in result.stdout
     turned = [r for r in Store(store).all() if "rope" in str(r.recipe.get("model")).lower()]
-    assert {"OscillatorRope"} <= {r.recipe["model"]["attention"]["type"] for r in turned}
+    assert {"ExponentialRope"} <= {r.recipe["model"]["attention"]["type"] for r in turned}
     assert contest("page", store, "--out", tmp_path / "page.md").exit_code == 0
     assert "| ours, rotary | 4 |" in (tmp_path / "page.md").read_text(encoding="utf-8")
 

@@ -11,7 +11,7 @@ from accuracy import ROUNDING
 from lohe.attention import OscillatorAttention, PositionedAttention, RotaryAttention
 from lohe.experiments.contest import confirm, page, second, trials
 from lohe.experiments.contest.rotary import (
-    OscillatorRope,
+    ExponentialRope,
     RotaryOscillatorAttention,
     RotaryPositionedAttention,
 )
@@ -87,6 +87,18 @@ def test_only_the_couplings_are_turned(layer, plain, x):
     )
 
 
+def test_with_exponential_couplings_a_rotary_softmax_is_a_limit(x, rng):
+    """Orthonormal anchors and a large gain: `theory.uniform_share`."""
+    ours = ExponentialRope(d_osc=TOKENS, gain=1e8, base=100.0)
+    layer = ours.build(D_MODEL, HEADS, TOKENS, causal=True, generator=rng).double()
+    assert isinstance(layer, RotaryOscillatorAttention)
+    layer.anchors.data[:] = torch.eye(TOKENS)
+    softmax = RotaryAttention(D_MODEL, HEADS, base=100.0, causal=True, generator=rng).double()
+    for mine, theirs in (("to_f", "to_q"), ("to_g", "to_k"), ("to_v", "to_v"), ("to_out",) * 2):
+        getattr(softmax, theirs).load_state_dict(getattr(layer, mine).state_dict())
+    assert torch.allclose(layer(x), softmax(x), atol=1e-7, rtol=0)
+
+
 def test_fewer_queries_are_the_last(layer, x):
     whole = layer(x)
     assert torch.allclose(layer.attend(x[:, 6:], x, x), whole[:, 6:], atol=ROUNDING, rtol=0)
@@ -133,7 +145,7 @@ def test_nothing_is_tuned_for_it():
         for plain in confirmed_spheres(c).values():
             turned = with_rotations(plain, c)
             same = {"d_osc": plain.mechanism.d_osc, "sharpness": 4, "gain": "learned"}
-            assert turned.mechanism == OscillatorRope(**same, base=c.rotary.mechanism.base)
+            assert turned.mechanism == ExponentialRope(**same, base=c.rotary.mechanism.base)
             back = replace(turned, mechanism=plain.mechanism, positions=plain.positions)
             assert back == plain
             assert turned.positions == c.rotary.positions
@@ -154,7 +166,7 @@ def evidence(ours: float, both: float, noise: float = 0.002):
 
     def truth(run):
         name = type(run.model.attention).__name__
-        given = {"OscillatorRope": ours, "SoftmaxRopePositions": both}
+        given = {"ExponentialRope": ours, "SoftmaxRopePositions": both}
         return given.get(name) or made.truth(run)
 
     won = chosen()

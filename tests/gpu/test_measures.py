@@ -9,7 +9,7 @@ import short_contest
 from lohe.experiments.contest import measured
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.rotary import OscillatorRope, SoftmaxRopePositions
+from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
 from lohe.experiments.contest.trials import STAGES, Configuration, Stage
 from lohe.experiments.measures import Bench
 from lohe.experiments.runner import complete
@@ -72,7 +72,7 @@ def test_devices_and_settling_run_there(benches, kind):
 
 
 @pytest.mark.parametrize(
-    "mechanism", [SHARP, OscillatorRope(5, 4, "learned"), SoftmaxRopePositions()]
+    "mechanism", [SHARP, ExponentialRope(5, 4, "learned"), SoftmaxRopePositions()]
 )
 def test_articles_of_the_test_are_scored_there(mechanism, tmp_path):
     """A pack of two, as the confirmation trains it: the sum over articles is the score."""

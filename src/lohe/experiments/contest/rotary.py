@@ -1,9 +1,10 @@
 """Rotary positions for the second question: in the couplings of oscillators, and added to softmax
 with a position table in every layer.
 
-The oscillators are those of Eqs. 3 to 6: only the scores under σ know the distance i - j. They
-stand here, and not in `lohe.attention` and `lohe.models`, while the code that trains the contest
-stays as it is (`code` in protocol.json); when the last control is trained they move there.
+The oscillators are those of Eqs. 3 to 6: only the scores under σ know the distance i - j. With
+σ = exp, orthonormal anchors and a large gain they are a rotary softmax (`theory.uniform_share`).
+They stand here, and not in `lohe.attention` and `lohe.models`, while the code that trains the
+contest stays as it is (`code` in protocol.json); when the last control is trained they move there.
 """
 
 from dataclasses import dataclass
@@ -59,14 +60,15 @@ class RotaryPositionedAttention(RotaryAttention, PositionedAttention):
 
 
 @dataclass(frozen=True)
-class OscillatorRope(Layer):
-    """Unit anchors, and rotary positions in the couplings of every layer."""
+class ExponentialRope(Layer):
+    """Unit anchors; exponential couplings, with rotary positions in every layer."""
 
     layer: ClassVar[type[nn.Module]] = RotaryOscillatorAttention
     d_osc: int = 2
     sharpness: float = 1
     gain: float | Literal["learned"] | None = None
     base: float = 10_000.0
+    coupling: str = "exp"
 
 
 @dataclass(frozen=True)

@@ -1,8 +1,8 @@
-"""The second question: with the rotations that the leading softmax has, is ours ahead of it?
+"""The second question: with what the leading softmax has in its scores, is ours ahead of it?
 
-Asked after the trials had shown a rotary softmax ahead, and so kept apart from the primary test.
-Ours has rotations besides a table of anchors in every layer; so it is to be better than the best
-softmax and than a softmax that has both.
+Rotations and an exponential. Asked after the trials had shown a rotary softmax ahead, and so kept
+apart from the primary test. Ours has rotations besides a table of anchors in every layer; so it is
+to be better than the best softmax and than a softmax that has both.
 """
 
 from collections.abc import Mapping
@@ -79,7 +79,7 @@ def _better_than_all(rivals: Rivals) -> float:
 
 def second_table(evidence: Evidence) -> Table:
     """Ours with rotary couplings, and the softmax with both; empty before any of them is there."""
-    title = "The second question: rotary positions in the couplings"
+    title = "The second question: exponential couplings with rotary positions"
     columns = (*COLUMNS, "to best softmax, %", "to softmax with both, %", P_VALUE, "to ours, %")
     chosen = choose.chosen(evidence)
     if chosen is None:
@@ -105,7 +105,7 @@ def second_table(evidence: Evidence) -> Table:
         "of the best rotary softmax, everything else that of ours. Changes of test perplexity with "
         "their 95 % intervals by Welch. p-value: that it is better than both, the larger of the "
         "two, 1 where it is not ahead; Holm-corrected over the dimensions. to ours: against the "
-        "same oscillator without rotations, as it is confirmed.",
+        "same oscillator with softplus and without rotations, as it is confirmed.",
         *how,
         f"{BOTH}: {as_text(both)}.",
     ]
@@ -133,7 +133,7 @@ def answer(evidence: Evidence) -> str:
         for name, rivals in found.items()
     )
     return (
-        "Second question, asked after the trials: is the oscillator on the sphere with rotary "
-        f"positions in its couplings better than {BEST} and than a {BOTH}? It {said} (per cent of "
-        f"test perplexity, {'; '.join(cells)})."
+        "Second question, asked after the trials: is the oscillator on the sphere with exponential "
+        f"couplings and rotary positions in them better than {BEST} and than a {BOTH}? It {said} "
+        f"(per cent of test perplexity, {'; '.join(cells)})."
     )

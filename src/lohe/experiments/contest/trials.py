@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from lohe.experiments import recipes
-from lohe.experiments.contest.rotary import OscillatorRope, SoftmaxRopePositions
+from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
 from lohe.models import (
     ExponentialReadout,
     FrozenAnchors,
@@ -337,12 +337,13 @@ def confirmed_spheres(chosen: Chosen) -> dict[str, Configuration]:
 
 
 def with_rotations(ours: Configuration, chosen: Chosen) -> Configuration:
-    """One of them with the rotations of the best rotary softmax in its couplings; nothing is tuned.
+    """One of them with exponential couplings that have the rotations of the best rotary softmax;
+    nothing is tuned.
 
     Whether there are sinusoids besides is taken from there, too.
     """
     m, rotary = _any(ours.mechanism), _any(chosen.rotary.mechanism)
-    turned = OscillatorRope(m.d_osc, m.sharpness, m.gain, rotary.base)
+    turned = ExponentialRope(m.d_osc, m.sharpness, m.gain, rotary.base)
     return replace(ours, mechanism=turned, positions=chosen.rotary.positions)
 
 
