@@ -14,6 +14,7 @@ at any moment, it continues; started twice, two processes share the work.
 import argparse
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from harness import save
 from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
@@ -27,6 +28,7 @@ from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.models import Mechanism, Oscillator, SoftmaxRope
 from lohe.tasks import TinyStories, WikiText2
 from lohe.train import Run, brief
+from lohe.viz import style
 from sharp_devices import shown
 
 BASE = 100.0  # of the rotations: the best of the trials
@@ -55,10 +57,48 @@ def run_of(mechanism: Mechanism, seed: int) -> Run:
     return stage.runs(Configuration(mechanism, 1e-3, 0.1, positions), seeds=[seed])[0]
 
 
+SHOWN = {
+    "p = 1": style.RED,
+    "p = 1, free anchors": style.ORANGE,
+    "p = 1, gain": style.PURPLE,
+    "p = 8, gain": style.BLUE,
+    "p = 8, gain, exp, rotary": style.GREEN,
+}
+
+
+def draw(found: dict[str, Any], path: Path) -> Path:
+    """Each head of some models: how much the largest weight is, and could be; softmax's beside."""
+    import matplotlib.pyplot as plt
+
+    models = {name: found[f"{name}, seed 0"] for name in (*SHOWN, "softmax, rotary")}
+    reached = {n: m["trained"]["result"]["valid.perplexity"] for n, m in models.items()}
+    heads = {n: m["concentration"]["curve"] for n, m in models.items()}
+    ticks = [1, 2, 4, 8, 16, 32, 48]
+    with style.drawing():
+        figure, ax = plt.subplots(figsize=(5.6, 5), layout="constrained")
+        ax.set(xscale="log", yscale="log", xlim=(0.95, 72), ylim=(0.95, 60), aspect="equal")
+        ax.plot([1, 48], [1, 48], color=style.GREY, linewidth=1)
+        ax.text(5, 4.9, "the most that Eq. 5 allows", rotation=45, color=style.GREY, ha="center")
+        for name, colour in SHOWN.items():
+            x, y = ([row[key] for row in heads[name]] for key in ("bound", "weight"))
+            ax.plot(x, y, "o", color=colour, label=f"{name}: {reached[name]:.1f}", markersize=5)
+        weights = [row["weight"] for row in heads["softmax, rotary"]]
+        label = f"softmax, rotary: {reached['softmax, rotary']:.1f}"
+        ax.plot([58] * len(weights), weights, "_", color=style.BLACK, markersize=11, label=label)
+        for axis in (ax.xaxis, ax.yaxis):
+            axis.set_ticks(ticks, [str(t) for t in ticks])
+            axis.set_ticks([], minor=True)
+        ax.set_xlabel("most that one of 48 keys could get, in units of 1/48")
+        ax.set_ylabel("what the largest gets, mean over windows")
+        ax.legend(loc="lower right", fontsize=8, title="a dot a head; perplexity")
+        return style.save(figure, path)
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--store", type=Path, required=True, help="records and weights, to resume")
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
+    parser.add_argument("--figure", type=Path, help="also draw each head's largest weight")
     options = parser.parse_args()
     keep_memory()
     store = Store(options.store)
@@ -68,7 +108,7 @@ def main() -> None:
     for name, run in runs.items():
         for _ in complete([run], store, root=options.data, with_weights=[run]):
             print("trained", name, flush=True)
-    found: dict[str, object] = {}
+    found: dict[str, Any] = {}
     for name, run in runs.items():
         looked_at = Concentration(run)
         if store.missing(run.recipe(), [run.seed]):
@@ -84,6 +124,8 @@ def main() -> None:
             name = f"{type(run.task).__name__} as packaged, {brief(run.model.attention)}"
             found[name] = {"concentration": Concentration(run).take(bench).__dict__}
     save("behind_softmax", found)
+    if options.figure:
+        print("wrote", draw(found, options.figure))
 
 
 if __name__ == "__main__":

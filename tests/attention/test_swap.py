@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from accuracy import ROUNDING
-from lohe.attention import MultiheadOscillatorAttention, swap_attention
+from lohe.attention import MultiheadOscillatorAttention, OscillatorAttention, swap_attention
 
 
 def encoder(**options) -> nn.TransformerEncoder:
@@ -69,6 +69,20 @@ def test_weights_are_carried_over(rng, bias):
     else:
         assert layer.to_f.bias is None
         assert (layer.to_out.bias == 0).all()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_a_trained_softmax_model_runs_on_oscillators_as_it_is(x, causal):
+    """Orthonormal anchors, exponential couplings, a large gain: `theory.uniform_share`."""
+    softmax = encoder().train()  # the fused path of eval mode has a mask of its own for pads
+    ours = swap_attention(copy.deepcopy(softmax), 9, d_osc=9, coupling="exp", gain=1e8)
+    for module in ours.modules():
+        if isinstance(module, OscillatorAttention):
+            module.anchors.data[:] = torch.eye(9)
+    mask = nn.Transformer.generate_square_subsequent_mask(9, dtype=x.dtype) if causal else None
+    pads = torch.zeros(3, 9, dtype=x.dtype).masked_fill(PADS, -torch.inf)
+    out, expected = (m(x, mask=mask, src_key_padding_mask=pads) for m in (ours, softmax))
+    torch.testing.assert_close(out[~PADS], expected[~PADS], rtol=0, atol=1e-6)
 
 
 def test_sequence_first_and_unbatched_inputs(rng, x):

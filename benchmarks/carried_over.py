@@ -1,0 +1,129 @@
+"""Can a trained softmax model run on oscillators as it is, and what does a device do to it then?
+
+With orthonormal anchors, exponential couplings and a gain oscillators are softmax
+(`theory.uniform_share`). So the rotary softmax of behind_softmax.py gets oscillators in place of
+its attention, with its own projections, and nothing is trained: at several gains, in fewer
+dimensions than words, where anchors can only be spread, and on imperfect devices. There p is
+compared with the scale of the scores: softmax(s) is p = 1 with scores s, and p = 8 with s/8.
+Perplexity of windows of the second half of validation; one seed, one draw of each device.
+
+    python benchmarks/carried_over.py --store FOLDER --data ROOT   # results/carried_over.json
+"""
+
+import argparse
+import copy
+import math
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from behind_softmax import MODELS, run_of
+from harness import save
+from lohe import sphere
+from lohe.experiments.contest.rotary import RotaryOscillatorAttention
+from lohe.experiments.measures import Bench
+from lohe.experiments.memory import keep_memory
+from lohe.experiments.runner import complete
+from lohe.experiments.store.store import Store
+from lohe.experiments.studies.robust.physics import (
+    AT_STAKE,
+    by_seed,
+    coupling,
+    frequency,
+    measure,
+    scores,
+    settling,
+    spaced,
+    state,
+)
+
+INPUTS, WINDOWS, BATCH = 48, 250, 125
+GAINS, DIMENSIONS = (1.0, 10.0, 100.0, 1000.0), (8, 16, 24, 32, 40, 48)
+DEVICES = {"p = 1": (1, 100.0), "p = 8": (8, 1000.0)}  # p, and a gain that is enough for it
+GRID = (
+    *AT_STAKE,
+    *(make(s) for make in (coupling, state, frequency) for s in (0.05, 0.1, 0.2, 0.5)),
+    *map(settling, (0.5, 1.0, 2.0, 5.0, 30.0)),
+)
+
+
+def carried(softmax: nn.Module, d_osc: int = INPUTS, p: float = 1, gain: float = 1000) -> nn.Module:
+    """The model with oscillators that have the projections of its attention layers."""
+    model: Any = copy.deepcopy(softmax)
+    for block in model.encoder.blocks:
+        old = block.attention
+        new = RotaryOscillatorAttention(
+            old.d_model,
+            old.heads,
+            INPUTS,
+            d_osc,
+            base=old.base,
+            coupling="exp",
+            sharpness=p,
+            gain=gain,
+            causal=True,
+        )
+        names = {"to_f": "to_q", "to_g": "to_k", "to_v": "to_v", "to_out": "to_out"}
+        for ours, theirs in names.items():
+            getattr(new, ours).load_state_dict(getattr(old, theirs).state_dict())
+        new.to_f.get_parameter("weight").data /= p
+        new.anchors.data[:] = apart(d_osc)
+        block.attention = new
+    return model.eval()
+
+
+def apart(d_osc: int) -> Tensor:
+    """Anchors of all inputs: orthonormal, or where that is more than d_osc as far apart as
+    descent finds."""
+    if d_osc >= INPUTS:
+        return torch.eye(INPUTS, d_osc)
+    rng = torch.Generator().manual_seed(0)
+    free = sphere.uniform(INPUTS, d_osc, generator=rng).requires_grad_()
+    descent = torch.optim.Adam([free], lr=0.02)
+    for _ in range(1000):
+        r = sphere.normalize(free)
+        loss = (r @ r.mT - torch.eye(INPUTS)).pow(4).sum()
+        descent.zero_grad()
+        loss.backward()
+        descent.step()
+    return sphere.normalize(free.detach())
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument(
+        "--store", type=Path, required=True, help="where the softmax is, or will be"
+    )
+    parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
+    options = parser.parse_args()
+    keep_memory()
+    store = Store(options.store)
+    bench = Bench(store, "cpu", options.data)
+    run = run_of(MODELS["softmax, rotary"], seed=0)
+    list(complete([run], store, root=options.data, with_weights=[run]))
+    softmax = bench.model(run)
+    windows = spaced(bench.data(run).splits["later"], WINDOWS)
+
+    def perplexity(model: nn.Module) -> float:
+        return scores(model, run.task, windows, BATCH)["perplexity"]
+
+    found: dict[str, Any] = {"windows": WINDOWS, "softmax": perplexity(softmax)}
+    found["gains"] = {gain: perplexity(carried(softmax, gain=gain)) for gain in GAINS}
+    found["dimensions"] = {d: perplexity(carried(softmax, d)) for d in DIMENSIONS}
+    print(found, flush=True)
+    for name, (p, gain) in DEVICES.items():
+        model = carried(softmax, p=p, gain=gain)
+        changes = measure({0: model}, run.task, windows, GRID, draws=1, batch=BATCH)
+        percent = {
+            f"{x.name} {x.level:g}": 100 * math.expm1(by_seed(changes, x.name, x.level, "nats")[0])
+            for x in GRID
+        }
+        found[name] = {"gain": gain, "perplexity": perplexity(model), "change, %": percent}
+        print(name, found[name], flush=True)
+    save("carried_over", found)
+
+
+if __name__ == "__main__":
+    main()
