@@ -25,7 +25,7 @@ from lohe.experiments.runner import complete
 from lohe.experiments.shipping import shipped
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank.concentration import Concentration
-from lohe.models import Mechanism, Oscillator, SoftmaxRope
+from lohe.models import Mechanism, Oscillator, Softmax, SoftmaxRope
 from lohe.tasks import TinyStories, WikiText2
 from lohe.train import Run, brief
 from lohe.viz import style
@@ -35,25 +35,25 @@ BASE = 100.0  # of the rotations: the best of the trials
 PLAIN, SHARP = Oscillator(d_osc=48), Oscillator(d_osc=48, sharpness=8, gain="learned")
 TURNED = ExponentialRope(d_osc=48, sharpness=8, gain="learned", base=BASE)
 MODELS: dict[str, Mechanism] = {
-    "p = 1, gain 64, exp, rotary": replace(TURNED, sharpness=1, gain=64.0),
-    "p = 8, gain, exp, rotary, d_osc 32": replace(TURNED, d_osc=32),
-    "softmax, rotary and a table": SoftmaxRopePositions(base=BASE),
-    "p = 8, gain, exp, rotary, d_osc 16": replace(TURNED, d_osc=16),
-    "p = 1, free anchors": replace(PLAIN, anchors="free"),
-    "p = 8, gain, exp": replace(SHARP, coupling="exp"),
     "p = 1": PLAIN,
+    "p = 1, free anchors": replace(PLAIN, anchors="free"),
     "p = 1, gain": replace(SHARP, sharpness=1),
     "p = 8": replace(SHARP, gain=None),
     "p = 8, gain": SHARP,
     "p = 8, gain, exp, rotary": TURNED,
+    "p = 8, gain, exp, rotary, d_osc 32": replace(TURNED, d_osc=32),
+    "p = 8, gain, exp, rotary, d_osc 16": replace(TURNED, d_osc=16),
+    "p = 1, gain 64, exp, rotary": replace(TURNED, sharpness=1, gain=64.0),
+    "softmax": Softmax(),
     "softmax, rotary": SoftmaxRope(base=BASE),
+    "softmax, rotary and a table": SoftmaxRopePositions(base=BASE),
 }
-TWICE = ("softmax, rotary", "p = 8, gain, exp, rotary", "p = 1, gain 64, exp, rotary")
+TWICE = ("p = 8, gain, exp, rotary", "softmax, rotary")
 
 
 def run_of(mechanism: Mechanism, seed: int) -> Run:
     stage = replace(STAGES["trials"], precision="float32")
-    positions = "sinusoidal" if isinstance(mechanism, Oscillator) else "none"
+    positions = "sinusoidal" if isinstance(mechanism, Oscillator | Softmax) else "none"
     return stage.runs(Configuration(mechanism, 1e-3, 0.1, positions), seeds=[seed])[0]
 
 

@@ -295,8 +295,57 @@ def test_a_simplex_reaches_the_largest_weight(sharpness, gain, keys):
 def test_as_published_no_key_gets_more_than_twice_the_uniform_weight():
     for keys in (2, 9, 48, 500):
         assert theory.largest_weight(keys) == pytest.approx(2 / keys)
-    with pytest.raises(ValueError, match=r"p >= 1; got 0\.5"):
-        theory.largest_weight(48, sharpness=0.5)
+
+
+@pytest.mark.parametrize("cosine", [-0.5, -0.02, 0.3, 0.9])
+@pytest.mark.parametrize(("sharpness", "gain"), [(1, 1.0), (2.5, 0.4), (8, 7.0)])
+def test_others_of_one_cosine_reach_the_largest_weight(cosine, sharpness, gain):
+    """Also where the oscillator leans, to its anchors or away from them."""
+    keys = 10
+    scores = (1 + gain * torch.tensor([1.0, *[cosine] * (keys - 1)], dtype=torch.float64)).clamp(0)
+    a = scores[0] ** sharpness / (scores**sharpness).sum()
+    lean = (1 + (keys - 1) * cosine) / keys
+    expected = theory.largest_weight(keys, sharpness, gain, lean)
+    torch.testing.assert_close(a, expected, rtol=1e-12, atol=0)
+
+
+def test_an_oscillator_that_leans_away_may_have_one_key_alone():
+    """p = 1 on the sphere, as published; every other anchor is opposite."""
+    r = torch.tensor([[[1.0, 0.0], *[[-1.0, 0.0]] * 9]], dtype=torch.float64)
+    f = torch.zeros(1, 1, 1, 4, dtype=torch.float64)
+    f[..., 0] = 40.0  # the first key is coupled much more strongly than the others
+    g = torch.zeros(1, 1, 10, 4, dtype=torch.float64)
+    g[..., 0, 0] = 1.0
+    a = lohe.attention_weights(f, g, r)
+    assert a[..., 0].item() == pytest.approx(1)
+    assert theory.largest_weight(10, lean=-0.8) == 1
+    assert theory.largest_weight(10) == pytest.approx(0.2)
+
+
+def test_large_exponents_and_narrow_types_keep_the_digits():
+    assert theory.largest_weight(48, 1024) == 1
+    assert theory.largest_weight(48, 200, 100.0) == 1
+    wide = theory.largest_weight(48, 8, 4.0, 0.25, 2.0)
+    for dtype in (torch.float16, torch.float32):
+        narrow = [torch.tensor([x], dtype=dtype) for x in (8, 4.0, 0.25, 2.0)]
+        torch.testing.assert_close(theory.largest_weight(48, *narrow), wide[None])
+    tiny = torch.tensor([1e30, 1e-20])
+    torch.testing.assert_close(theory.uniform_share(tiny), theory.uniform_share(tiny.double()))
+
+
+@pytest.mark.parametrize(
+    ("ask", "said"),
+    [
+        (lambda: theory.largest_weight(48, sharpness=0.5), r"p >= 1; got 0\.5"),
+        (lambda: theory.largest_weight(0), "at least 1; got 0"),
+        (lambda: theory.largest_weight(48, gain=-1), "gain must not be negative, got -1"),
+        (lambda: theory.largest_weight(48, radius=math.nan), "radius must not be negative"),
+        (lambda: theory.uniform_share(torch.ones(3), -2), "gain must not be negative, got -2"),
+    ],
+)
+def test_bounds_of_nothing_are_refused(ask, said):
+    with pytest.raises(ValueError, match=said):
+        ask()
 
 
 # --- questions without an answer -----------------------------------------------------------------

@@ -63,7 +63,7 @@ def contest_command(
     length    128 and 256 inputs, and 48 to compare with
     scale     six layers, d_model 384
     rate      learning rates beyond those searched, where a winner had the largest
-    rotary    ours with exponential couplings and rotary positions in them; after controls
+    rotary    ours with rotary positions in its couplings; after controls
     measure   rank, gain, imperfect devices, longer windows; after confirm
     all       these in order; models are measured as soon as they are confirmed
     page      write the page and its figure from the records; trains nothing

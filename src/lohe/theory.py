@@ -122,7 +122,9 @@ def readout_rank_bound(d_osc: int, sharpness: float) -> int:
     return math.comb(d + p - 1, p) + math.comb(d + p - 2, p - 1)
 
 
-def uniform_share(couplings: Float[Tensor, "*batch j"], gain: float = 1) -> Float[Tensor, "*batch"]:
+def uniform_share(
+    couplings: Float[Tensor, "*batch j"], gain: float | Float[Tensor, "*#batch"] = 1
+) -> Float[Tensor, "*batch"]:
     """λ = n / (n + γ ‖w‖₁/‖w‖₂), the uniform part of attention at p = 1 and orthonormal anchors.
 
     There z·r_j = w_j/‖w‖₂, so that Eq. 5 over the n coupled keys (w > 0) is exactly
@@ -131,14 +133,17 @@ def uniform_share(couplings: Float[Tensor, "*batch j"], gain: float = 1) -> Floa
 
     ‖w‖₁/‖w‖₂ lies between 1, one key, and √n, all alike: without a gain λ >= √n/(√n + 1), seven
     eighths at 48 keys. A gain takes the uniform part away; with exponential couplings softmax is
-    what is left. Anchors of n keys can be orthonormal from d_osc = n on. Some w must be positive.
+    what is left. Anchors of n keys can be orthonormal from d_osc = n on. Some w must be positive,
+    and a coupling that has underflown to 0 counts as masked.
 
     >>> import torch
-    >>> uniform_share(torch.ones(9)), uniform_share(torch.ones(9), gain=27)
-    (tensor(0.7500), tensor(0.1000))
+    >>> uniform_share(torch.ones(9)).item(), round(uniform_share(torch.ones(9), 27).item(), 6)
+    (0.75, 0.1)
     """
-    w = couplings / couplings.amax(dim=-1, keepdim=True)
+    _check_not_negative(gain=gain)
+    w = couplings.double()
     keys = (w > 0).sum(dim=-1)
+    w = w / w.amax(dim=-1, keepdim=True)
     return keys / (keys + gain * w.sum(dim=-1) / w.norm(dim=-1))
 
 
@@ -151,29 +156,42 @@ def largest_weight(
 ) -> Float[Tensor, "*batch"]:
     """The most that one of n keys can get, A / (A + (n - 1) B), whatever d_osc and σ are.
 
-        A = (1 + γ ρ)^p,   B = max(0, 1 + γ (n μ - ρ)/(n - 1))^p,   p >= 1.
+        A = (1 + γ ρ)^p,   B = max(0, 1 + γ (n μ - ρ)/(n - 1))^p,   p >= 1, γ >= 0.
 
     μ = z·m is the `lean` of the oscillator to m, the mean of the n anchors, and ρ, the `radius`,
-    the norm of the longest of them. Eq. 5 gives a key A at most; the others share what is left of
-    n μ, and as x -> max(0, 1 + γ x)^p is convex their mean is B at least. The vertices of a
-    regular simplex, where m = 0, reach it.
+    at least the norm of each of them. Eq. 5 gives a key A at most; the others share what is left
+    of n μ, and as x -> max(0, 1 + γ x)^p is convex their mean is B at least. It is reached where
+    all others have the same cosine, such as at a vertex of a regular simplex, where m = 0. The
+    oscillator need not be at rest.
 
-    As published on the sphere (p = 1, γ = 1) and with anchors that cancel it is 2/n: no key gets
-    more than twice the uniform weight, in any dimension. Half of the attention takes p of about
-    log2 n, or a gain of about n/2, or anchors as long.
+    As published on the sphere (p = 1, γ = 1) an oscillator that does not lean away from its
+    anchors, μ >= 0, gives no key more than 2/n, in any dimension. Half of the attention takes p of
+    about log2 n, or a gain of about n/2, or an anchor as long, or a lean away: one key whose anchor
+    is opposite to all others can have everything, but not each in turn. Oscillators that stand at
+    the anchors lean by r_j·m, whose mean over the keys is ‖m‖² >= 0.
 
     >>> [round(largest_weight(48, p).item(), 3) for p in (1, 2, 4, 8)]
     [0.042, 0.082, 0.271, 0.866]
     """
-    p = torch.as_tensor(sharpness, dtype=torch.float64)
+    if keys < 1:
+        raise ValueError(f"keys is the number of keys that may be read, at least 1; got {keys}.")
+    _check_not_negative(gain=gain, radius=radius)
+    p, amplified, mean, longest = (
+        torch.as_tensor(x, dtype=torch.float64) for x in (sharpness, gain, lean, radius)
+    )
     if not bool((p >= 1).all()):
         raise ValueError(
             f"The bound holds for a convex readout, sharpness p >= 1; got {sharpness}."
         )
-    most = (1 + gain * radius) ** p
-    of_others = torch.as_tensor(keys * lean - radius, dtype=torch.float64) / max(keys - 1, 1)
-    least = (1 + gain * of_others).clamp(min=0) ** p
-    return most / (most + (keys - 1) * least)
+    others = 1 + amplified * (keys * mean - longest) / max(keys - 1, 1)
+    ratio = others.clamp(min=0) / (1 + amplified * longest)
+    return 1 / (1 + (keys - 1) * ratio**p)
+
+
+def _check_not_negative(**values: float | Tensor) -> None:
+    for name, value in values.items():
+        if not bool((torch.as_tensor(value) >= 0).all()):
+            raise ValueError(f"{name} must not be negative, got {value}.")
 
 
 def weight_response(

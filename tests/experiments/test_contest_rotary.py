@@ -12,6 +12,7 @@ from lohe.attention import OscillatorAttention, PositionedAttention, RotaryAtten
 from lohe.experiments.contest import confirm, page, second, trials
 from lohe.experiments.contest.rotary import (
     ExponentialRope,
+    OscillatorRope,
     RotaryOscillatorAttention,
     RotaryPositionedAttention,
 )
@@ -20,8 +21,8 @@ from lohe.experiments.contest.trials import (
     STAGES,
     confirmed_spheres,
     rotary_runs,
+    turned,
     with_both,
-    with_rotations,
 )
 
 D_MODEL, HEADS, TOKENS, D_OSC = 12, 3, 10, 4
@@ -142,19 +143,20 @@ def test_nothing_is_tuned_for_it():
     won = chosen()
     wide = replace(won, ours=replace(won.ours, mechanism=replace(won.ours.mechanism, d_osc=48)))
     for c in (won, wide):
-        for plain in confirmed_spheres(c).values():
-            turned = with_rotations(plain, c)
+        kinds = {False: OscillatorRope, True: ExponentialRope}
+        for name, (plain, rotary) in turned(c).items():
             same = {"d_osc": plain.mechanism.d_osc, "sharpness": 4, "gain": "learned"}
-            assert turned.mechanism == ExponentialRope(**same, base=c.rotary.mechanism.base)
-            back = replace(turned, mechanism=plain.mechanism, positions=plain.positions)
+            kind = kinds[name.endswith("rotary, exp")]
+            assert rotary.mechanism == kind(**same, base=c.rotary.mechanism.base)
+            back = replace(rotary, mechanism=plain.mechanism, positions=plain.positions)
             assert back == plain
-            assert turned.positions == c.rotary.positions
+            assert rotary.positions == c.rotary.positions
     assert [c.mechanism.d_osc for c in confirmed_spheres(wide).values()] == [48, 16, 32]
     both = with_both(won)
     assert replace(both, mechanism=won.rotary.mechanism) == won.rotary
     assert both.mechanism.deviation == won.matched.mechanism.deviation
     runs = rotary_runs(wide)
-    assert len(runs) == 40
+    assert len(runs) == 70
     assert {run.seed for run in runs} == set(STAGES["confirm"].seeds)  # paired with these
 
 
@@ -166,7 +168,7 @@ def evidence(ours: float, both: float, noise: float = 0.002):
 
     def truth(run):
         name = type(run.model.attention).__name__
-        given = {"ExponentialRope": ours, "SoftmaxRopePositions": both}
+        given = {"OscillatorRope": ours, "ExponentialRope": ours, "SoftmaxRopePositions": both}
         return given.get(name) or made.truth(run)
 
     won = chosen()
@@ -182,10 +184,11 @@ def test_better_is_better_than_both(ours, both, better):
     p = second.p_values(second.comparisons(found, won))
     assert all((x < 0.01) == better for x in p.values())
     said = second.answer(found)
-    assert ("It is better than both at d_osc 32, 16 (" in said) == better
+    everywhere = "d_osc 32; d_osc 16; d_osc 32, exp; d_osc 16, exp"
+    assert (f"It is better than both at {everywhere} (" in said) == better
     assert ("It is not shown to be (" in said) != better
     table = second.second_table(found)
-    names = [f"{name}, rotary" for name in confirmed_spheres(won)]
+    names = [f"{name}, rotary{how}" for how in ("", ", exp") for name in confirmed_spheres(won)]
     assert [row[0] for row in table.rows] == [*names, BOTH]
     assert {len(row) for row in table.rows} == {len(table.columns)}
     plain = made.truth(trials.confirm_runs(won)[0])
@@ -193,14 +196,15 @@ def test_better_is_better_than_both(ours, both, better):
     assert said in page.page(found, "x.png")
 
 
-def test_p_is_the_larger_of_two_and_corrected_over_the_dimensions():
+def test_p_is_the_larger_of_two_and_corrected_over_dimensions_and_couplings():
     found, won = evidence(97.9, 98.0)
     compared = second.comparisons(found, won)
     larger = {n: max(c.welch.p for c in rivals.values()) for n, rivals in compared.items()}
     p = second.p_values(compared)
-    low, high = sorted(larger, key=larger.__getitem__)
-    assert p[low] == pytest.approx(min(1, 2 * larger[low]))
-    assert p[high] == pytest.approx(max(p[low], larger[high]))
+    assert len(larger) == 4
+    least, *_, most = sorted(larger, key=larger.__getitem__)
+    assert p[least] == pytest.approx(min(1, 4 * larger[least]))
+    assert p[most] == pytest.approx(max(*p.values(), larger[most]))
 
 
 def test_it_leaves_the_primary_test_alone():
@@ -226,5 +230,5 @@ def test_what_diverged_at_one_dimension_leaves_the_others_their_answer():
     all_, first = found.all(), found.of(rotary_runs(won))[0]  # of ours as chosen, d_osc = 32
     gone = made.evidence(replace(r, curve=[{"loss": math.nan}]) if r == first else r for r in all_)
     said = second.answer(gone)
-    assert "It is better than both at d_osc 16 (" in said
-    assert "at d_osc = 32 undecided: seed 100 of ours, rotary, diverged" in said
+    assert "It is better than both at d_osc 16; d_osc 32, exp; d_osc 16, exp (" in said
+    assert "d_osc 32 undecided: seed 100 of ours, rotary, diverged" in said

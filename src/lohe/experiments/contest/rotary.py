@@ -60,14 +60,20 @@ class RotaryPositionedAttention(RotaryAttention, PositionedAttention):
 
 
 @dataclass(frozen=True)
-class ExponentialRope(Layer):
-    """Unit anchors; exponential couplings, with rotary positions in every layer."""
+class OscillatorRope(Layer):
+    """Unit anchors, and rotary positions in the couplings of every layer."""
 
     layer: ClassVar[type[nn.Module]] = RotaryOscillatorAttention
     d_osc: int = 2
     sharpness: float = 1
     gain: float | Literal["learned"] | None = None
     base: float = 10_000.0
+
+
+@dataclass(frozen=True)
+class ExponentialRope(OscillatorRope):
+    """The same with exponential couplings."""
+
     coupling: str = "exp"
 
 

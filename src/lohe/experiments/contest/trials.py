@@ -10,7 +10,7 @@ from itertools import product
 from typing import Any
 
 from lohe.experiments import recipes
-from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
+from lohe.experiments.contest.rotary import ExponentialRope, OscillatorRope, SoftmaxRopePositions
 from lohe.models import (
     ExponentialReadout,
     FrozenAnchors,
@@ -336,15 +336,26 @@ def confirmed_spheres(chosen: Chosen) -> dict[str, Configuration]:
     return {"ours": chosen.ours} | narrower(chosen.ours)
 
 
-def with_rotations(ours: Configuration, chosen: Chosen) -> Configuration:
-    """One of them with exponential couplings that have the rotations of the best rotary softmax;
-    nothing is tuned.
+def with_rotations(
+    ours: Configuration, chosen: Chosen, kind: type = OscillatorRope
+) -> Configuration:
+    """One of them with the rotations of the best rotary softmax in its couplings; nothing is tuned.
 
     Whether there are sinusoids besides is taken from there, too.
     """
     m, rotary = _any(ours.mechanism), _any(chosen.rotary.mechanism)
-    turned = ExponentialRope(m.d_osc, m.sharpness, m.gain, rotary.base)
+    turned = kind(m.d_osc, m.sharpness, m.gain, rotary.base)
     return replace(ours, mechanism=turned, positions=chosen.rotary.positions)
+
+
+def turned(chosen: Chosen) -> dict[str, tuple[Configuration, Configuration]]:
+    """Each of ours without and with rotations: those of softplus, then the exponential ones."""
+    kinds = {"rotary": OscillatorRope, "rotary, exp": ExponentialRope}
+    return {
+        f"{name}, {how}": (plain, with_rotations(plain, chosen, kind))
+        for how, kind in kinds.items()
+        for name, plain in confirmed_spheres(chosen).items()
+    }
 
 
 def with_both(chosen: Chosen) -> Configuration:
@@ -362,7 +373,7 @@ def _any(mechanism: Mechanism) -> Any:
 
 
 def rotary_runs(chosen: Chosen) -> list[Run]:
-    ours = [with_rotations(c, chosen) for c in confirmed_spheres(chosen).values()]
+    ours = [c for _, c in turned(chosen).values()]
     return [run for c in (*ours, with_both(chosen)) for run in STAGES["rotary"].runs(c)]
 
 

@@ -23,7 +23,8 @@ class Concentration:
 
     Of the last row of every whole chunk, which sees all n words: means over chunks, layers and
     heads, and of weight over bound; the curve has those of each head. Oscillators that are read
-    out by Eq. 5 have a bound, others have not.
+    out by Eq. 5 get a bound, other models none. At p = 1 on the sphere the share is (1 + the
+    largest cosine)/2: where d_osc is small an anchor is always near, trained or not.
     """
 
     run: Run
