@@ -1,12 +1,13 @@
-"""What keeps oscillators behind a rotary softmax on words: the readout, positions, or couplings?
+"""What keeps oscillators behind softmax on words: the readout, positions, or couplings?
 
 Two statements of `lohe.theory`, put to models of WikiText-2. At p = 1 on the sphere no key gets
-more than about twice the uniform weight, in any dimension (`largest_weight`). And with orthonormal
-anchors, exponential couplings and a large gain the oscillators are softmax (`uniform_share`), with
-rotary couplings a rotary one. The way from the paper's model to that one, step by step, trained by
-the contest's trials (10 epochs) but in float32; how much one key gets in each, and in the language
-models that come with the package. A look, no part of the contest: no test article is read. Stopped
-at any moment, it continues; started twice, two processes share the work.
+more than about twice the uniform weight of an oscillator that does not lean away from its anchors,
+in any dimension (`largest_weight`). And with orthonormal anchors, exponential couplings and a large
+gain the oscillators are softmax (`uniform_share`), with rotary couplings a rotary one. The way from
+the paper's model to that one, step by step, trained by the contest's trials (10 epochs) but in
+float32; how much one key gets in each, before and after training, and in the language models that
+come with the package. A look, no part of the contest: no test article is read. Stopped at any
+moment, it continues; started twice, two processes share the work.
 
     python benchmarks/behind_softmax.py --store FOLDER --data ROOT   # results/behind_softmax.json
 """
@@ -15,6 +16,9 @@ import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+import torch
+from torch import nn
 
 from harness import save
 from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
@@ -51,6 +55,13 @@ MODELS: dict[str, Mechanism] = {
 TWICE = ("p = 8, gain, exp, rotary", "softmax, rotary")
 
 
+class Untrained(Bench):
+    """Models as they are built."""
+
+    def model(self, run: Run) -> nn.Module:
+        return run.model.build(self.data(run), torch.Generator().manual_seed(run.seed)).eval()
+
+
 def run_of(mechanism: Mechanism, seed: int) -> Run:
     stage = replace(STAGES["trials"], precision="float32")
     positions = "sinusoidal" if isinstance(mechanism, Oscillator | Softmax) else "none"
@@ -64,27 +75,28 @@ SHOWN = {
     "p = 8, gain": style.BLUE,
     "p = 8, gain, exp, rotary": style.GREEN,
 }
+BESIDE = {"softmax": style.GREY, "softmax, rotary": style.BLACK}  # which have no limit
 
 
 def draw(found: dict[str, Any], path: Path) -> Path:
     """Each head of some models: how much the largest weight is, and could be; softmax's beside."""
     import matplotlib.pyplot as plt
 
-    models = {name: found[f"{name}, seed 0"] for name in (*SHOWN, "softmax, rotary")}
+    models = {name: found[f"{name}, seed 0"] for name in (*SHOWN, *BESIDE)}
     reached = {n: m["trained"]["result"]["valid.perplexity"] for n, m in models.items()}
     heads = {n: m["concentration"]["curve"] for n, m in models.items()}
     ticks = [1, 2, 4, 8, 16, 32, 48]
     with style.drawing():
         figure, ax = plt.subplots(figsize=(5.6, 5), layout="constrained")
-        ax.set(xscale="log", yscale="log", xlim=(0.95, 72), ylim=(0.95, 60), aspect="equal")
+        ax.set(xscale="log", yscale="log", xlim=(0.95, 78), ylim=(0.95, 60), aspect="equal")
         ax.plot([1, 48], [1, 48], color=style.GREY, linewidth=1)
         ax.text(5, 4.9, "the most that Eq. 5 allows", rotation=45, color=style.GREY, ha="center")
         for name, colour in SHOWN.items():
             x, y = ([row[key] for row in heads[name]] for key in ("bound", "weight"))
             ax.plot(x, y, "o", color=colour, label=f"{name}: {reached[name]:.1f}", markersize=5)
-        weights = [row["weight"] for row in heads["softmax, rotary"]]
-        label = f"softmax, rotary: {reached['softmax, rotary']:.1f}"
-        ax.plot([58] * len(weights), weights, "_", color=style.BLACK, markersize=11, label=label)
+        for (name, colour), x in zip(BESIDE.items(), (57, 68), strict=True):
+            y, label = [row["weight"] for row in heads[name]], f"{name}: {reached[name]:.1f}"
+            ax.plot([x] * len(y), y, "_", color=colour, markersize=9, label=label)
         for axis in (ax.xaxis, ax.yaxis):
             axis.set_ticks(ticks, [str(t) for t in ticks])
             axis.set_ticks([], minor=True)
@@ -102,7 +114,7 @@ def main() -> None:
     options = parser.parse_args()
     keep_memory()
     store = Store(options.store)
-    bench = Bench(store, "cpu", options.data)
+    bench, untrained = (kind(store, "cpu", options.data) for kind in (Bench, Untrained))
     runs = {f"{name}, seed 0": run_of(mechanism, 0) for name, mechanism in MODELS.items()}
     runs |= {f"{name}, seed 1": run_of(MODELS[name], 1) for name in TWICE}
     for name, run in runs.items():
@@ -119,10 +131,14 @@ def main() -> None:
         found[name] = {
             what: shown(store.load(recipe)[run.seed]) for what, recipe in recipes.items()
         }
+        found[name]["untrained"] = looked_at.take(untrained).result
     for run in shipped():
         if isinstance(run.task, WikiText2 | TinyStories):
             name = f"{type(run.task).__name__} as packaged, {brief(run.model.attention)}"
-            found[name] = {"concentration": Concentration(run).take(bench).__dict__}
+            found[name] = {
+                "concentration": Concentration(run).take(bench).__dict__,
+                "untrained": Concentration(run).take(untrained).result,
+            }
     save("behind_softmax", found)
     if options.figure:
         print("wrote", draw(found, options.figure))

@@ -1,6 +1,7 @@
 """The largest weights of a model's rows, and that Eq. 5 bounds them."""
 
 from dataclasses import replace
+from typing import Any
 
 import pytest
 import torch
@@ -52,7 +53,7 @@ def test_the_bound_is_that_of_each_head(bench):
     """Gains, exponents and lengths of its own for each; recomputed from states and anchors."""
     run = SMOKE.wikitext2(LearnedSharpness(4, gain="learned"))
     model = bench.model(run).double()
-    layers = attention_layers(model)
+    layers: list[Any] = attention_layers(model)
     for n, layer in enumerate(layers):
         layer.unit_anchors = False
         layer.anchors *= torch.linspace(0.5, 3 + n, 4 * 50).reshape(4, 50, 1)[:, : layer.max_tokens]
