@@ -38,6 +38,10 @@ INPUTS = 48  # of a window of 49 words
 READOUTS = ((1, False), (1, True), (2, True), (4, True), (8, True))  # p, and whether with a gain
 NOT_FINITE = "no finite number"
 ON_A_SUBSTRATE = """\
+Without them an oscillator that does not lean away from the mean of its unit anchors gives none of n
+keys more than 2/n, in any dimension; p of about log2 n, or a gain of about n/2, lets one key have
+half (`theory.largest_weight`).
+
 γ and p act on z·r, after the oscillators have settled: Theorem 3, the exact flow and the settling
 time of a given drive are those of p = 1 without a gain.
 
