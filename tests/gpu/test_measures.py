@@ -9,12 +9,17 @@ import short_contest
 from lohe.experiments.contest import measured
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
+from lohe.experiments.contest.rotary import (
+    ExponentialRope,
+    OscillatorRope,
+    SoftmaxRopePositions,
+)
 from lohe.experiments.contest.trials import STAGES, Configuration, Stage
 from lohe.experiments.measures import Bench
 from lohe.experiments.runner import complete
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
+from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
 from lohe.models import ExponentialReadout, NoDynamics, Oscillator, SoftmaxPositions, SoftmaxRope
 
@@ -51,7 +56,9 @@ def numbers(found) -> list[float]:
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=repr)
-@pytest.mark.parametrize("kind", [EffectiveRank, AttentionEntropy, BeyondLength, LearnedReadout])
+@pytest.mark.parametrize(
+    "kind", [EffectiveRank, AttentionEntropy, Concentration, BeyondLength, LearnedReadout]
+)
 def test_a_measure_is_the_same_on_the_device(benches, kind, mechanism):
     if kind is LearnedReadout and not hasattr(mechanism, "d_osc"):
         pytest.skip("softmax has no readout of that kind")
@@ -72,7 +79,13 @@ def test_devices_and_settling_run_there(benches, kind):
 
 
 @pytest.mark.parametrize(
-    "mechanism", [SHARP, ExponentialRope(5, 4, "learned"), SoftmaxRopePositions()]
+    "mechanism",
+    [
+        SHARP,
+        OscillatorRope(5, 4, "learned"),
+        ExponentialRope(5, 4, "learned"),
+        SoftmaxRopePositions(),
+    ],
 )
 def test_articles_of_the_test_are_scored_there(mechanism, tmp_path):
     """A pack of two, as the confirmation trains it: the sum over articles is the score."""
