@@ -9,7 +9,7 @@ float32; how much one key gets in each, before and after training, and in the la
 come with the package. A look, no part of the contest: no test article is read. Stopped at any
 moment, it continues; started twice, two processes share the work.
 
-    python benchmarks/behind_softmax.py --store FOLDER --data ROOT   # results/behind_softmax.json
+    python benchmarks/behind_softmax.py --store FOLDER --data ROOT --figure docs/concentration.png
 """
 
 import argparse
@@ -20,9 +20,9 @@ from typing import Any
 import torch
 from torch import nn
 
+import sharp_devices
 from harness import save
 from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
-from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.measures import Bench, measure_recipe, take
 from lohe.experiments.memory import keep_memory
 from lohe.experiments.runner import complete
@@ -33,7 +33,6 @@ from lohe.models import Mechanism, Oscillator, Softmax, SoftmaxRope
 from lohe.tasks import TinyStories, WikiText2
 from lohe.train import Run, brief
 from lohe.viz import style
-from sharp_devices import shown
 
 BASE = 100.0  # of the rotations: the best of the trials
 PLAIN, SHARP = Oscillator(d_osc=48), Oscillator(d_osc=48, sharpness=8, gain="learned")
@@ -63,9 +62,9 @@ class Untrained(Bench):
 
 
 def run_of(mechanism: Mechanism, seed: int) -> Run:
-    stage = replace(STAGES["trials"], precision="float32")
-    positions = "sinusoidal" if isinstance(mechanism, Oscillator | Softmax) else "none"
-    return stage.runs(Configuration(mechanism, 1e-3, 0.1, positions), seeds=[seed])[0]
+    """Rotary models have no sinusoids."""
+    plain = isinstance(mechanism, Oscillator | Softmax)
+    return sharp_devices.run_of(mechanism, seed, "sinusoidal" if plain else "none")
 
 
 SHOWN = {
@@ -129,7 +128,8 @@ def main() -> None:
         list(take([looked_at], bench))
         recipes = {"trained": run.recipe(), "concentration": measure_recipe(looked_at)}
         found[name] = {
-            what: shown(store.load(recipe)[run.seed]) for what, recipe in recipes.items()
+            what: sharp_devices.shown(store.load(recipe)[run.seed])
+            for what, recipe in recipes.items()
         }
         found[name]["untrained"] = looked_at.take(untrained).result
     for run in shipped():
@@ -140,7 +140,7 @@ def main() -> None:
                 "untrained": Concentration(run).take(untrained).result,
             }
     save("behind_softmax", found)
-    if options.figure:
+    if options.figure and all(name in found for name in runs):
         print("wrote", draw(found, options.figure))
 
 

@@ -31,6 +31,7 @@ from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
 from lohe.models import Mechanism, Oscillator
 from lohe.models.dropout import Dropout
+from lohe.models.positions import Positions
 from lohe.substrates import Mismatch, StateNoise
 from lohe.train import Run
 
@@ -89,9 +90,9 @@ MODELS: dict[str, Mechanism] = {
 }
 
 
-def run_of(mechanism: Mechanism) -> Run:
+def run_of(mechanism: Mechanism, seed: int = 0, positions: Positions = "sinusoidal") -> Run:
     stage = replace(STAGES["trials"], precision="float32")
-    return stage.runs(Configuration(mechanism, learning_rate=1e-3, dropout=0.1), seeds=[0])[0]
+    return stage.runs(Configuration(mechanism, 1e-3, 0.1, positions), seeds=[seed])[0]
 
 
 def measures(run: Run) -> list[Measure]:

@@ -159,7 +159,6 @@ def devices(evidence: Evidence) -> Table:
     return Table(title, columns, rows, notes)
 
 
-HEAD = ("layer", "head")
 DISTURBED = ("coupling", "state", "frequency")
 
 
@@ -240,9 +239,9 @@ def _layer(
 
 def _most(rows: list[Any]) -> str:
     """1.84 of 1.88, 0.98: the largest weight, its bound, and the mean of their ratio."""
-    means = {key: fmean(row[key] for row in rows) for key in rows[0] if key not in HEAD}
-    weight = f"{means['weight']:.2f}"
-    return f"{weight} of {means['bound']:.2f}, {means['share']:.2f}" if "bound" in means else weight
+    names = ("weight", "bound", "share") if "bound" in rows[0] else ("weight",)
+    weight, *limits = (f"{fmean(row[name] for row in rows):.2f}" for name in names)
+    return f"{weight} of {', '.join(limits)}" if limits else weight
 
 
 def _span(values: list[float]) -> str:

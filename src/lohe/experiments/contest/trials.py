@@ -337,15 +337,15 @@ def confirmed_spheres(chosen: Chosen) -> dict[str, Configuration]:
 
 
 def with_rotations(
-    ours: Configuration, chosen: Chosen, kind: type = OscillatorRope
+    ours: Configuration, chosen: Chosen, kind: type[OscillatorRope]
 ) -> Configuration:
     """One of them with the rotations of the best rotary softmax in its couplings; nothing is tuned.
 
     Whether there are sinusoids besides is taken from there, too.
     """
     m, rotary = _any(ours.mechanism), _any(chosen.rotary.mechanism)
-    turned = kind(m.d_osc, m.sharpness, m.gain, rotary.base)
-    return replace(ours, mechanism=turned, positions=chosen.rotary.positions)
+    mechanism = kind(m.d_osc, m.sharpness, m.gain, rotary.base)
+    return replace(ours, mechanism=mechanism, positions=chosen.rotary.positions)
 
 
 def turned(chosen: Chosen) -> dict[str, tuple[Configuration, Configuration]]:
