@@ -1,0 +1,152 @@
+"""Language models trained on a CPU in half the time: the head and its loss in one pass.
+
+Of a step of WikiText-2 on one core nearly three quarters are the 10,000-word head: three products,
+and passes over 123 MB of logits between them. Here a few rows at a time go through all of it while
+they are in the cache, and the products may round their operands to bfloat16 (sums are float32),
+which processors with AMX do several times faster. Everything else is `lohe.train`'s own.
+
+    python benchmarks/quick.py --data ROOT    # loss, gradients and time of a step beside lohe's own
+"""
+
+import argparse
+import copy
+import time
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.autograd import Function
+from torch.func import functional_call
+
+from lohe.experiments.memory import keep_memory
+from lohe.tasks.language import PAD
+from lohe.train import loop
+from lohe.train.pack import Pack, Parameters
+from lohe.transforms import into_models
+
+ROWS = 256  # at a time
+PRODUCTS = "bf16"  # or "ieee"
+
+
+class HeadLoss(Function):
+    """x (S, rows, d), head W (S, words, d), b (S, words), targets (S, rows) -> losses (S,).
+
+    loss_s is the mean over targets that are no padding of -log softmax(W x + b)[target]; gradients
+    are made while the logits are at hand.
+    """
+
+    @staticmethod
+    def forward(x: Tensor, w: Tensor, b: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+        matmul = torch.backends.mkldnn.matmul
+        before, matmul.fp32_precision = matmul.fp32_precision, PRODUCTS
+        try:
+            made = [_one(*of_model) for of_model in zip(x, w, b, targets, strict=True)]
+        finally:
+            matmul.fp32_precision = before
+        return tuple(torch.stack(parts) for parts in zip(*made, strict=True))
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Any, ...], output: tuple[Tensor, ...]) -> None:
+        ctx.mark_non_differentiable(*output[1:])
+        ctx.set_materialize_grads(False)
+        ctx.save_for_backward(*output[1:])
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Tensor | None) -> tuple[Tensor | None, ...]:
+        assert grads[0] is not None
+        factor = grads[0]
+        made = (g * factor.view(-1, *(1,) * (g.ndim - 1)) for g in ctx.saved_tensors)
+        return *made, None
+
+    @staticmethod
+    def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
+        tensors = [into_models(t, d, info.batch_size) for t, d in zip(args, in_dims, strict=True)]
+        made = HeadLoss.apply(*tensors)
+        return tuple(t.unflatten(0, (info.batch_size, -1)) for t in made), (0,) * len(made)
+
+
+def _one(x: Tensor, w: Tensor, b: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
+    """Loss and gradients of one model."""
+    real = targets != PAD
+    share = 1 / real.sum()
+    loss = x.new_zeros(())
+    dx, dw, db = torch.empty_like(x), torch.zeros_like(w), torch.zeros_like(b)
+    logits = x.new_empty(min(ROWS, len(x)), len(w))
+    parts = (t.split(ROWS) for t in (x, dx, targets[:, None], real))
+    for x_part, dx_part, target, counts in zip(*parts, strict=True):
+        y = torch.addmm(b, x_part, w.T, out=logits[: len(x_part)])
+        top = y.amax(dim=1, keepdim=True)
+        at_target = y.gather(1, target) - top
+        total = y.sub_(top).exp_().sum(dim=1, keepdim=True)
+        loss += ((total.log() - at_target)[:, 0] * counts).sum() * share
+        weight = counts[:, None] * share
+        y.mul_(weight / total).scatter_add_(1, target, -weight)
+        torch.mm(y, w, out=dx_part)
+        dw.addmm_(y.T, x_part)
+        db += y.sum(dim=0)
+    return loss, dx, dw, db
+
+
+class QuickPack(Pack):
+    """A pack of language models whose loss is made by `HeadLoss`."""
+
+    def __init__(self, *args: Any):
+        super().__init__(*args)
+        self.headless = copy.copy(self.model)
+        self.headless._modules = {**self.model._modules, "head": nn.Identity()}
+
+    def _loss(
+        self, parameters: Parameters, buffers: Parameters, inputs: dict, targets: dict
+    ) -> Tensor:
+        body = {n: p for n, p in parameters.items() if not n.startswith("head.")}
+        hidden = functional_call(self.headless, (body, buffers), (), inputs)
+        head = parameters["head.weight"], parameters["head.bias"]
+        following = targets["next"].flatten().long()
+        losses, *_ = HeadLoss.apply(
+            hidden.flatten(0, 1)[None], *(p[None] for p in head), following[None]
+        )
+        return losses.squeeze(0)
+
+
+def use() -> None:
+    """Train so from now on, in this process."""
+    keep_memory()
+    loop.Pack = QuickPack
+
+
+def main() -> None:
+    global PRODUCTS
+    import behind_softmax
+
+    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
+    parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
+    options = parser.parse_args()
+    keep_memory()
+    for name in ("p = 8, gain", "softmax, rotary"):
+        run = behind_softmax.run_of(behind_softmax.MODELS[name], 0)
+        data = run.limited(run.task.load(options.data))
+        first = {}
+        for kind, PRODUCTS in ((Pack, "ieee"), (QuickPack, "ieee"), (QuickPack, "bf16")):
+            pack = kind(run, [0], data, torch.device("cpu"))
+            batches = pack.order(len(data.train)).split(run.batch, dim=1)
+            loss = pack.step(batches[0]).item()
+            found = {n: p.grad.clone() for n, p in pack.parameters.items() if p.grad is not None}
+            times = []
+            for batch in batches[1:16]:
+                begun = time.perf_counter()
+                pack.step(batch)
+                times.append(time.perf_counter() - begun)
+            first = first or {"loss": loss, "gradients": found}
+            worst = max(
+                ((found[n] - g).norm() / g.norm()).item() for n, g in first["gradients"].items()
+            )
+            print(
+                f"{name}, {kind.__name__}, {PRODUCTS}: {sorted(times)[len(times) // 2]:.3f} s a "
+                f"step; loss {loss:.6f}, gradients within {worst:.1e} of the first's",
+                flush=True,
+            )
+
+
+if __name__ == "__main__":
+    main()
