@@ -65,7 +65,8 @@ def _record(run: Run, perplexity: float, noise: float) -> Record:
     result |= {f"{split}.perplexity": math.exp(x) for split, x in nats.items()}
     made = record(run.recipe(), run.seed, result)
     if not run.task.test:
-        return replace(made, notes={"epoch": 20}, curve=[{}] * 24)
+        curve = [{"perplexity": result["valid.perplexity"] * (1 + 1 / n)} for n in range(1, 25)]
+        return replace(made, notes={"epoch": 20}, curve=curve)
     articles = {
         "article_nll": [n * nats["test"] for n in TARGETS],
         "article_targets": [float(n) for n in TARGETS],

@@ -1,44 +1,34 @@
-"""Differences from a common zero, group beside group: arrays in, axes out."""
+"""How far one thing is from another while both change: drawing primitives, arrays in, axes out."""
 
 from collections.abc import Sequence
 
 from matplotlib.axes import Axes
+from matplotlib.ticker import LogLocator, NullLocator, StrMethodFormatter
 
-from lohe.viz.style import BLACK, GREY
-
-SPREAD = 0.3  # of a group's dots, where groups are 1 apart
+from lohe.viz.style import GREY
 
 
-def strip(
+def course(
     ax: Axes,
-    at: float,
-    values: Sequence[float],
+    reached: Sequence[float],
+    difference: Sequence[float],
     *,
-    colors: Sequence[str],
-    hollow: Sequence[bool],
-    mean: float,
-    interval: Sequence[float],
+    color: str,
+    style: str,
+    label: str,
 ) -> None:
-    """A dot a value, side by side; to their right the mean with its interval (NaN: none)."""
-    step = SPREAD / max(len(values) - 1, 1)
-    for n, (value, color, empty) in enumerate(zip(values, colors, hollow, strict=True)):
-        face = "white" if empty else color
-        ax.plot([at - SPREAD + n * step], [value], "o", ms=5.5, mfc=face, mec=color, zorder=3)
-    low, high = interval
-    right = at + SPREAD / 2
-    ax.errorbar(
-        [right], [mean], yerr=[[mean - low], [high - mean]], fmt="_", color=BLACK, ms=12, capsize=3
-    )
+    """The way that it takes, with a dot where it ends."""
+    ax.plot(reached, difference, ls=style, lw=1.4, color=color, label=label)
+    ax.plot(reached[-1:], difference[-1:], "o", ms=4.5, color=color)
 
 
-def against_zero(ax: Axes, groups: Sequence[str], *, better: str, worse: str) -> None:
-    """The line of no difference, the groups below, and what either side of the line means."""
+def against_zero(ax: Axes, title: str) -> None:
+    """The line of no difference; what falls in training runs to the right."""
     ax.axhline(0, color=GREY, lw=1.2, zorder=1)
-    ax.set_xticks(range(len(groups)), groups, fontsize=8.5)
-    ax.set_xlim(-0.6, len(groups) - 0.4)
-    ax.grid(visible=False, axis="x")
-    for text, y, va in ((worse, 1.0, "top"), (better, 0.0, "bottom")):
-        ax.annotate(
-            text, (0.0, y), xycoords="axes fraction", xytext=(4, 0), textcoords="offset points",
-            va=va, color=GREY, fontsize=8.5,
-        )  # fmt: skip
+    ax.set_title(title, fontsize=10)
+    ax.set_xscale("log")
+    ax.xaxis.set_major_locator(LogLocator(10, subs=(1, 1.5, 2, 3, 5, 7)))
+    ax.xaxis.set_major_formatter(StrMethodFormatter("{x:.0f}"))
+    ax.xaxis.set_minor_locator(NullLocator())
+    if not ax.xaxis_inverted():
+        ax.invert_xaxis()

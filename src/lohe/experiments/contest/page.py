@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from lohe.experiments import provenance
-from lohe.experiments.contest import choose, law, measured, measured_tables, tables
+from lohe.experiments.contest import alike, choose, law, measured, measured_tables, tables
 from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.second import answer, second_table
@@ -39,6 +39,7 @@ from lohe.train import brief
 from lohe.viz.style import drawing, save
 
 COMMAND = "lohe contest page"
+OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
     tables.confirmed,
     tables.controlled,
@@ -115,6 +116,8 @@ def page(evidence: Evidence, picture: str) -> str:
         _markdown(measured_tables.counted(evidence)),
         _markdown(tables.chosen_table(evidence)),
         *(_markdown(found) for found in [tables.finalists(evidence)] if found.rows),
+        *(_markdown(found) for found in [alike.table(evidence)] if found.rows),
+        *([f"![{OF_TRIALS}]({_of_trials(picture)})"] if alike.drawable(evidence) else []),
         "## Without a record yet",
         "\n".join(f"- {line}" for line in lacking(evidence))
         or "Nothing: the protocol is complete.",
@@ -187,14 +190,22 @@ def lacking(evidence: Evidence) -> list[str]:
 
 
 def write(path: Path, evidence: Evidence) -> list[Path]:
-    """The page at `path`, and its figure beside it once there is something to draw."""
+    """The page at `path`, and its figures beside it once there is something to draw."""
     picture = path.with_suffix(".png")
     files.write(path, page(evidence, picture.name).encode())
-    if not drawable(evidence):
-        return [path]
+    written = [path]
     with drawing():
-        save(figure(evidence), picture)
-    return [path, picture]
+        if drawable(evidence):
+            written.append(save(figure(evidence), picture))
+        if alike.drawable(evidence):
+            of_trials = picture.with_name(_of_trials(picture.name))
+            written.append(save(alike.figure(evidence), of_trials))
+    return written
+
+
+def _of_trials(picture: str) -> str:
+    """The name of the figure of the trials, beside that of the law."""
+    return picture.removesuffix(".png") + "_trials.png"
 
 
 def _draw(ax: Any, here: Law, scaling: Any, label: str, color: str, marker: str) -> None:
