@@ -80,9 +80,14 @@ def test_readme_says_what_has_come_out(found):
     assert said in " ".join(README.read_text(encoding="utf-8").split())
 
 
-def test_readme_links_exist():
-    for target in re.findall(r"\]\((?!http)([^)#]+)\)", README.read_text(encoding="utf-8")):
-        assert (README.parent / target).exists(), target
+@pytest.mark.parametrize("page", [README, *sorted(TOUR.parent.glob("*.md"))], ids=lambda p: p.name)
+def test_links_exist(page):
+    for target, place in re.findall(r"\]\((?!http)([^)#]*)#?([^)]*)\)", page.read_text("utf-8")):
+        linked = page.parent / target if target else page
+        assert linked.exists(), target
+        if place:
+            headings = re.findall(r"^#+ (.*)$", linked.read_text("utf-8"), re.MULTILINE)
+            assert place in [re.sub(r"[^\w\- ]", "", h.lower()).replace(" ", "-") for h in headings]
 
 
 @pytest.mark.parametrize("name", MODULES)
