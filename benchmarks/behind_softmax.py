@@ -12,7 +12,6 @@ moment, it continues; started twice, two processes share the work.
     python benchmarks/behind_softmax.py --store FOLDER --data ROOT --figure docs/concentration.png
 """
 
-import argparse
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -20,12 +19,10 @@ from typing import Any
 import torch
 from torch import nn
 
-import sharp_devices
+import looks
 from harness import save
 from lohe.experiments.contest.rotary import ExponentialRope, SoftmaxRopePositions
-from lohe.experiments.measures import Bench, measure_recipe, take
-from lohe.experiments.memory import keep_memory
-from lohe.experiments.runner import complete
+from lohe.experiments.measures import Bench
 from lohe.experiments.shipping import shipped
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank.concentration import Concentration
@@ -61,10 +58,10 @@ class Untrained(Bench):
         return run.model.build(self.data(run), torch.Generator().manual_seed(run.seed)).eval()
 
 
-def run_of(mechanism: Mechanism, seed: int) -> Run:
+def run_of(mechanism: Mechanism, seed: int, rate: float = looks.RATE) -> Run:
     """Rotary models have no sinusoids."""
     plain = isinstance(mechanism, Oscillator | Softmax)
-    return sharp_devices.run_of(mechanism, seed, "sinusoidal" if plain else "none")
+    return looks.run_of(mechanism, seed, "sinusoidal" if plain else "none", rate)
 
 
 SHOWN = {
@@ -106,32 +103,16 @@ def draw(found: dict[str, Any], path: Path) -> Path:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--store", type=Path, required=True, help="records and weights, to resume")
-    parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
+    parser = looks.parser(__doc__)
     parser.add_argument("--figure", type=Path, help="also draw each head's largest weight")
     options = parser.parse_args()
-    keep_memory()
     store = Store(options.store)
-    bench, untrained = (kind(store, "cpu", options.data) for kind in (Bench, Untrained))
     runs = {f"{name}, seed 0": run_of(mechanism, 0) for name, mechanism in MODELS.items()}
     runs |= {f"{name}, seed 1": run_of(MODELS[name], 1) for name in TWICE}
-    for name, run in runs.items():
-        for _ in complete([run], store, root=options.data, with_weights=[run]):
-            print("trained", name, flush=True)
-    found: dict[str, Any] = {}
-    for name, run in runs.items():
-        looked_at = Concentration(run)
-        if store.missing(run.recipe(), [run.seed]):
-            print(f"{name}: not here yet, or left to another process. Run it again.")
-            continue
-        list(take([looked_at], bench))
-        recipes = {"trained": run.recipe(), "concentration": measure_recipe(looked_at)}
-        found[name] = {
-            what: sharp_devices.shown(store.load(recipe)[run.seed])
-            for what, recipe in recipes.items()
-        }
-        found[name]["untrained"] = looked_at.take(untrained).result
+    found = looks.look(runs, lambda run: {"concentration": Concentration(run)}, store, options.data)
+    bench, untrained = (kind(store, "cpu", options.data) for kind in (Bench, Untrained))
+    for name, there in found.items():
+        there["untrained"] = Concentration(runs[name]).take(untrained).result
     for run in shipped():
         if isinstance(run.task, WikiText2 | TinyStories):
             name = f"{type(run.task).__name__} as packaged, {brief(run.model.attention)}"

@@ -12,16 +12,15 @@ draw of each device.
     python benchmarks/carried_over.py --store FOLDER --data ROOT   # results/carried_over.json
 """
 
-import argparse
 import copy
 import math
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Generator, Tensor, nn
 
+import looks
 from behind_softmax import MODELS, run_of
 from harness import save
 from lohe import ops, sphere
@@ -140,12 +139,7 @@ def spans(softmax: nn.Module, windows: Split) -> dict[str, float]:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument(
-        "--store", type=Path, required=True, help="where the softmax is, or will be"
-    )
-    parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
-    options = parser.parse_args()
+    options = looks.parser(__doc__).parse_args()
     keep_memory()
     store = Store(options.store)
     bench = Bench(store, "cpu", options.data)

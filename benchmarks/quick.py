@@ -1,11 +1,13 @@
-"""Language models trained on a CPU in half the time: the head and its loss in one pass.
+"""What does the head of a language model cost on a CPU, and how much of it need not be?
 
-Of a step of WikiText-2 on one core nearly three quarters are the 10,000-word head: three products,
-and passes over 123 MB of logits between them. Here a few rows at a time go through all of it while
-they are in the cache, and the products may round their operands to bfloat16 (sums are float32),
-which processors with AMX do several times faster. Everything else is `lohe.train`'s own.
+Most of a step of WikiText-2 on one core is the head of 10,000 words: three products, and passes
+over 123 MB of logits between them. Here a few rows at a time go through all of it while they are in
+the cache, and the products round their operands to bfloat16 (sums are float32), which processors
+with AMX do several times faster. Everything else is `lohe.train`'s own.
 
-    python benchmarks/quick.py --data ROOT    # loss, gradients and time of a step beside lohe's own
+    OMP_NUM_THREADS=1 python benchmarks/quick.py --data ROOT   # results/quick.json, two minutes
+
+Steps are timed in the same run, and first compared: losses, and the gradient of every parameter.
 """
 
 import argparse
@@ -19,6 +21,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.func import functional_call
 
+from harness import save
 from lohe.experiments.memory import keep_memory
 from lohe.tasks.language import PAD
 from lohe.train import loop
@@ -26,20 +29,21 @@ from lohe.train.pack import Pack, Parameters
 from lohe.transforms import into_models
 
 ROWS = 256  # at a time
-PRODUCTS = "bf16"  # or "ieee"
 
 
 class HeadLoss(Function):
     """x (S, rows, d), head W (S, words, d), b (S, words), targets (S, rows) -> losses (S,).
 
     loss_s is the mean over targets that are no padding of -log softmax(W x + b)[target]; gradients
-    are made while the logits are at hand.
+    are made while the logits are at hand. `products` is what they round to, "bf16" or "ieee".
     """
 
     @staticmethod
-    def forward(x: Tensor, w: Tensor, b: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
-        matmul = torch.backends.mkldnn.matmul
-        before, matmul.fp32_precision = matmul.fp32_precision, PRODUCTS
+    def forward(
+        x: Tensor, w: Tensor, b: Tensor, targets: Tensor, products: str
+    ) -> tuple[Tensor, ...]:
+        matmul = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
+        before, matmul.fp32_precision = matmul.fp32_precision, products
         try:
             made = [_one(*of_model) for of_model in zip(x, w, b, targets, strict=True)]
         finally:
@@ -57,13 +61,15 @@ class HeadLoss(Function):
         assert grads[0] is not None
         factor = grads[0]
         made = (g * factor.view(-1, *(1,) * (g.ndim - 1)) for g in ctx.saved_tensors)
-        return *made, None
+        return *made, None, None
 
     @staticmethod
     def vmap(info: Any, in_dims: tuple[Any, ...], *args: Any) -> tuple[Any, Any]:
-        tensors = [into_models(t, d, info.batch_size) for t, d in zip(args, in_dims, strict=True)]
-        made = HeadLoss.apply(*tensors)
-        return tuple(t.unflatten(0, (info.batch_size, -1)) for t in made), (0,) * len(made)
+        *tensors, products = args
+        size = info.batch_size
+        moved = (into_models(t, d, size) for t, d in zip(tensors, in_dims[:-1], strict=True))
+        made = HeadLoss.apply(*moved, products)
+        return tuple(t.unflatten(0, (size, -1)) for t in made), (0,) * len(made)
 
 
 def _one(x: Tensor, w: Tensor, b: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
@@ -91,6 +97,8 @@ def _one(x: Tensor, w: Tensor, b: Tensor, targets: Tensor) -> tuple[Tensor, ...]
 class QuickPack(Pack):
     """A pack of language models whose loss is made by `HeadLoss`."""
 
+    products = "bf16"
+
     def __init__(self, *args: Any):
         super().__init__(*args)
         self.headless = copy.copy(self.model)
@@ -104,9 +112,15 @@ class QuickPack(Pack):
         head = parameters["head.weight"], parameters["head.bias"]
         following = targets["next"].flatten().long()
         losses, *_ = HeadLoss.apply(
-            hidden.flatten(0, 1)[None], *(p[None] for p in head), following[None]
+            hidden.flatten(0, 1)[None], *(p[None] for p in head), following[None], self.products
         )
         return losses.squeeze(0)
+
+
+class ExactPack(QuickPack):
+    """The same, and nothing is rounded."""
+
+    products = "ieee"
 
 
 def use() -> None:
@@ -116,18 +130,18 @@ def use() -> None:
 
 
 def main() -> None:
-    global PRODUCTS
     import behind_softmax
 
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
     options = parser.parse_args()
     keep_memory()
+    rows = []
     for name in ("p = 8, gain", "softmax, rotary"):
         run = behind_softmax.run_of(behind_softmax.MODELS[name], 0)
         data = run.limited(run.task.load(options.data))
         first = {}
-        for kind, PRODUCTS in ((Pack, "ieee"), (QuickPack, "ieee"), (QuickPack, "bf16")):
+        for kind in (Pack, ExactPack, QuickPack):
             pack = kind(run, [0], data, torch.device("cpu"))
             batches = pack.order(len(data.train)).split(run.batch, dim=1)
             loss = pack.step(batches[0]).item()
@@ -141,11 +155,16 @@ def main() -> None:
             worst = max(
                 ((found[n] - g).norm() / g.norm()).item() for n, g in first["gradients"].items()
             )
-            print(
-                f"{name}, {kind.__name__}, {PRODUCTS}: {sorted(times)[len(times) // 2]:.3f} s a "
-                f"step; loss {loss:.6f}, gradients within {worst:.1e} of the first's",
-                flush=True,
-            )
+            row = {
+                "model": name,
+                "pack": kind.__name__,
+                "seconds a step": sorted(times)[len(times) // 2],
+                "loss": loss,
+                "gradients off by": worst,
+            }
+            print(row, flush=True)
+            rows.append(row)
+    print("wrote", save("quick", {"rows": rows}))
 
 
 if __name__ == "__main__":

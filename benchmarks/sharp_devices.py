@@ -9,29 +9,23 @@ continues; started twice, two processes share the work.
     python benchmarks/sharp_devices.py --store FOLDER --data ROOT   # results/sharp_devices.json
 """
 
-import argparse
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 from torch import Tensor
 
+import looks
 from harness import save
 from lohe.attention import OscillatorAttention
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.measured import Devices, settling
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.trials import STAGES, Configuration
-from lohe.experiments.measures import Bench, Measure, measure_recipe, take
-from lohe.experiments.memory import keep_memory
-from lohe.experiments.runner import complete
-from lohe.experiments.store.records import Record
+from lohe.experiments.measures import Measure
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank.attention_entropy import AttentionEntropy
 from lohe.experiments.studies.rank.effective_rank import EffectiveRank
 from lohe.models import Mechanism, Oscillator
 from lohe.models.dropout import Dropout
-from lohe.models.positions import Positions
 from lohe.substrates import Mismatch, StateNoise
 from lohe.train import Run
 
@@ -90,49 +84,15 @@ MODELS: dict[str, Mechanism] = {
 }
 
 
-def run_of(mechanism: Mechanism, seed: int = 0, positions: Positions = "sinusoidal") -> Run:
-    stage = replace(STAGES["trials"], precision="float32")
-    return stage.runs(Configuration(mechanism, 1e-3, 0.1, positions), seeds=[seed])[0]
-
-
-def measures(run: Run) -> list[Measure]:
+def measures(run: Run) -> dict[str, Measure]:
     kinds = (Devices, settling, BeyondLength, EffectiveRank, AttentionEntropy, LearnedReadout)
-    return [kind(run) for kind in kinds]
-
-
-def recipes(run: Run) -> dict[str, dict]:
-    return {"trained": run.recipe()} | {type(m).__name__: measure_recipe(m) for m in measures(run)}
-
-
-def shown(record: Record) -> dict[str, object]:
-    """What was found, by which code and where."""
-    kept = ("result", "curve", "wall_seconds", "code_version", "data_checksum", "environment")
-    return {name: getattr(record, name) for name in kept}
+    return {type(measure).__name__: measure for measure in (kind(run) for kind in kinds)}
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--store", type=Path, required=True, help="records and weights, to resume")
-    parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
-    options = parser.parse_args()
-    keep_memory()
-    store = Store(options.store)
-    bench = Bench(store, "cpu", options.data)
-    runs = {name: run_of(mechanism) for name, mechanism in MODELS.items()}
-    for name, run in runs.items():
-        for _ in complete([run], store, root=options.data, with_weights=[run]):
-            print("trained", name, flush=True)
-        for measure in take(measures(run), bench):
-            print("measured", type(measure).__name__, "of", name, flush=True)
-    found, lacking = {}, []
-    for name, run in runs.items():
-        if any(store.missing(recipe, [0]) for recipe in recipes(run).values()):
-            lacking.append(name)
-            continue
-        found[name] = {what: shown(store.load(recipe)[0]) for what, recipe in recipes(run).items()}
-    save("sharp_devices", found)
-    if lacking:
-        print(f"Not here yet, or left to another process: {'; '.join(lacking)}. Run it again.")
+    options = looks.parser(__doc__).parse_args()
+    runs = {name: looks.run_of(mechanism) for name, mechanism in MODELS.items()}
+    save("sharp_devices", looks.look(runs, measures, Store(options.store), options.data))
 
 
 if __name__ == "__main__":

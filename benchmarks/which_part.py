@@ -10,41 +10,29 @@ Stopped at any moment, it continues; started twice, two processes share the work
     python benchmarks/which_part.py --store FOLDER --data ROOT     # results/which_part.json
 """
 
-import argparse
-from dataclasses import replace
-from pathlib import Path
-from typing import Any
-
-import behind_softmax
+import looks
 import quick
-import sharp_devices
+from behind_softmax import MODELS, SHARP, run_of
 from harness import save
 from lohe.experiments.contest.trials import Configuration, controls
-from lohe.experiments.measures import Bench, measure_recipe, take
-from lohe.experiments.runner import complete
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank.concentration import Concentration
-from lohe.train import AdamW, Run
+from lohe.train import Run
 
-OURS = Configuration(sharp_devices.SHARP, learning_rate=1e-3, dropout=0.1)
-RATE = 2e-3  # the least of the contest's stage `rate`
+TWICE = 2 * looks.RATE  # the least of the contest's stage `rate`
 
 
 def control(name: str) -> Run:
-    changed = controls(OURS)[name]
-    return sharp_devices.run_of(changed.mechanism, 0, changed.positions)
-
-
-def faster(name: str) -> Run:
-    return replace(behind_softmax.run_of(behind_softmax.MODELS[name], 0), optimizer=AdamW(lr=RATE))
+    changed = controls(Configuration(SHARP, looks.RATE, looks.DROPOUT))[name]
+    return looks.run_of(changed.mechanism, positions=changed.positions)
 
 
 RUNS = {
     "no dynamics": control("no dynamics"),
-    "as it is": sharp_devices.run_of(OURS.mechanism),
+    "as it is": run_of(SHARP, 0),
     "frozen anchors": control("frozen anchors"),
-    "as it is, twice the rate": faster("p = 8, gain"),
-    "rotary softmax, twice the rate": faster("softmax, rotary"),
+    "as it is, twice the rate": run_of(SHARP, 0, TWICE),
+    "rotary softmax, twice the rate": run_of(MODELS["softmax, rotary"], 0, TWICE),
     "free anchors": control("free anchors"),
     "exponential readout": control("exponential readout"),
     "no other positions": control("no other positions"),
@@ -53,30 +41,12 @@ RUNS = {
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
-    parser.add_argument("--store", type=Path, required=True, help="records and weights, to resume")
-    parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
-    options = parser.parse_args()
+    options = looks.parser(__doc__).parse_args()
     quick.use()
-    store = Store(options.store)
-    for name, run in RUNS.items():
-        for _ in complete([run], store, root=options.data, with_weights=[run]):
-            print("trained", name, flush=True)
-    bench, found, lacking = Bench(store, "cpu", options.data), dict[str, Any](), []
-    for name, run in RUNS.items():
-        if store.missing(run.recipe(), [run.seed]):
-            lacking.append(name)
-            continue
-        looked_at = Concentration(run)
-        list(take([looked_at], bench))
-        recipes = {"trained": run.recipe(), "concentration": measure_recipe(looked_at)}
-        found[name] = {
-            what: sharp_devices.shown(store.load(recipe)[run.seed])
-            for what, recipe in recipes.items()
-        }
-    save("which_part", {"products of the head": quick.PRODUCTS, **found})
-    if lacking:
-        print(f"Not here yet, or left to another process: {'; '.join(lacking)}. Run it again.")
+    found = looks.look(
+        RUNS, lambda run: {"concentration": Concentration(run)}, Store(options.store), options.data
+    )
+    save("which_part", {"products of the head": quick.QuickPack.products, **found})
 
 
 if __name__ == "__main__":

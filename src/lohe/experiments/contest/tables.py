@@ -132,7 +132,7 @@ def chosen_table(evidence: Evidence) -> Table:
         "seeds of its logarithm; 10 epochs in the trials, 30 in the finals. By these the "
         "configurations were chosen, so they flatter."
     ]
-    return Table("Chosen", columns, rows, notes)
+    return Table("The best of the trials and of the finals", columns, rows, notes)
 
 
 def finalists(evidence: Evidence) -> Table:

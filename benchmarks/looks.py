@@ -1,0 +1,77 @@
+"""What the looks at language models share: runs as in the contest's trials, and what is found.
+
+A look is one seed or two of models of WikiText-2, 10 epochs in float32 on a CPU, measured on the
+second half of validation. No part of the contest: no test article is read.
+"""
+
+import argparse
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from lohe.experiments.contest.trials import STAGES, Configuration
+from lohe.experiments.measures import Bench, Measure, measure_recipe, take
+from lohe.experiments.memory import keep_memory
+from lohe.experiments.runner import complete
+from lohe.experiments.store.records import Record
+from lohe.experiments.store.store import Store
+from lohe.models import Mechanism
+from lohe.models.positions import Positions
+from lohe.train import Run
+
+RATE, DROPOUT = 1e-3, 0.1  # which lead the trials
+
+
+def run_of(
+    mechanism: Mechanism,
+    seed: int = 0,
+    positions: Positions = "sinusoidal",
+    rate: float = RATE,
+) -> Run:
+    stage = replace(STAGES["trials"], precision="float32")
+    return stage.runs(Configuration(mechanism, rate, DROPOUT, positions), seeds=[seed])[0]
+
+
+def parser(about: str | None) -> argparse.ArgumentParser:
+    made = argparse.ArgumentParser(description=(about or "").partition("\n")[0])
+    made.add_argument("--store", type=Path, required=True, help="records and weights, to resume")
+    made.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
+    return made
+
+
+def look(
+    runs: Mapping[str, Run],
+    measures: Callable[[Run], Mapping[str, Measure]],
+    store: Store,
+    data: Path | None,
+) -> dict[str, Any]:
+    """Train each run and take its measures, as far as nobody else does; what was found, by name.
+
+    Stopped at any moment, it continues; started twice, two processes share the work.
+    """
+    keep_memory()
+    bench = Bench(store, "cpu", data)
+    for name, run in runs.items():
+        for _ in complete([run], store, root=data, with_weights=[run]):
+            print("trained", name, flush=True)
+        if not store.missing(run.recipe(), [run.seed]):
+            for measure in take(measures(run).values(), bench):
+                print("measured", type(measure).__name__, "of", name, flush=True)
+    found, lacking = {}, []
+    for name, run in runs.items():
+        recipes = {what: measure_recipe(measure) for what, measure in measures(run).items()}
+        recipes = {"trained": run.recipe(), **recipes}
+        if any(store.missing(recipe, [run.seed]) for recipe in recipes.values()):
+            lacking.append(name)
+            continue
+        found[name] = {what: _shown(store.load(r)[run.seed]) for what, r in recipes.items()}
+    if lacking:
+        print(f"Not here yet, or left to another process: {'; '.join(lacking)}. Run it again.")
+    return found
+
+
+def _shown(record: Record) -> dict[str, object]:
+    """What was found, by which code and where."""
+    kept = ("result", "curve", "wall_seconds", "code_version", "data_checksum", "environment")
+    return {name: getattr(record, name) for name in kept}
