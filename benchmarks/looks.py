@@ -52,15 +52,16 @@ def look(
     """
     keep_memory()
     bench = Bench(store, "cpu", data)
+    wanted = {name: measures(run) for name, run in runs.items()}
     for name, run in runs.items():
         for _ in complete([run], store, root=data, with_weights=[run]):
             print("trained", name, flush=True)
         if not store.missing(run.recipe(), [run.seed]):
-            for measure in take(measures(run).values(), bench):
+            for measure in take(wanted[name].values(), bench):
                 print("measured", type(measure).__name__, "of", name, flush=True)
     found, lacking = {}, []
     for name, run in runs.items():
-        recipes = {what: measure_recipe(measure) for what, measure in measures(run).items()}
+        recipes = {what: measure_recipe(measure) for what, measure in wanted[name].items()}
         recipes = {"trained": run.recipe(), **recipes}
         if any(store.missing(recipe, [run.seed]) for recipe in recipes.values()):
             lacking.append(name)

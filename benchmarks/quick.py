@@ -12,7 +12,9 @@ Steps are timed in the same run, and first compared: losses, and the gradient of
 
 import argparse
 import copy
+import math
 import time
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +23,7 @@ from torch import Tensor, nn
 from torch.autograd import Function
 from torch.func import functional_call
 
+from behind_softmax import MODELS, run_of
 from harness import save
 from lohe.experiments.memory import keep_memory
 from lohe.tasks.language import PAD
@@ -130,15 +133,13 @@ def use() -> None:
 
 
 def main() -> None:
-    import behind_softmax
-
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
     options = parser.parse_args()
     keep_memory()
     rows = []
     for name in ("p = 8, gain", "softmax, rotary"):
-        run = behind_softmax.run_of(behind_softmax.MODELS[name], 0)
+        run = replace(run_of(MODELS[name], 0), clip=math.inf)  # gradients as they are
         data = run.limited(run.task.load(options.data))
         first = {}
         for kind in (Pack, ExactPack, QuickPack):
@@ -146,15 +147,17 @@ def main() -> None:
             batches = pack.order(len(data.train)).split(run.batch, dim=1)
             loss = pack.step(batches[0]).item()
             found = {n: p.grad.clone() for n, p in pack.parameters.items() if p.grad is not None}
+            first = first or {"loss": loss, "gradients": found}
+            worst = max(
+                ((found[n] - g).norm() / g.norm()).item() for n, g in first["gradients"].items()
+            )
+            if worst > 0.01 or (kind is ExactPack and worst > 1e-5):
+                raise SystemExit(f"{kind.__name__}: gradients off by {worst:.1e}, not timed.")
             times = []
             for batch in batches[1:16]:
                 begun = time.perf_counter()
                 pack.step(batch)
                 times.append(time.perf_counter() - begun)
-            first = first or {"loss": loss, "gradients": found}
-            worst = max(
-                ((found[n] - g).norm() / g.norm()).item() for n, g in first["gradients"].items()
-            )
             row = {
                 "model": name,
                 "pack": kind.__name__,

@@ -8,113 +8,156 @@ import contest_records as made
 import pytest
 
 from lohe.experiments.contest import alike, choose
-from lohe.experiments.contest.trials import FAMILIES, OURS, RIVALS, trial_runs
-from lohe.viz.style import drawing
+from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, trial_runs
+from lohe.viz.style import BLUE, drawing
 
-ROTARY = "softmax, rotary"
-FIRST = alike.TRAININGS[0]
+RIVALS = [family for family in FAMILIES if family != OURS]
+ROTARY, PLAIN = "softmax, rotary", "softmax"
+OTHER_HALF = 0.05  # nats by which ours is worse there, and no other family
 
 
 def truth(run):
-    """Ours is behind by 8 % at 2.5e-4, 4 at 5e-4, 2 at 1e-3, if it has d_osc 48; else by more."""
-    base = 100 / run.optimizer.lr**0.2
-    d = getattr(run.model.attention, "d_osc", None)
-    return base if d is None else base * (1 + 2e-5 / run.optimizer.lr) * (1 + (48 - d) / 1000)
+    """Each learning rate and dropout, each family and each d_osc has a perplexity of its own."""
+    m = run.model.attention
+    base = 100 / run.optimizer.lr**0.2 * (1 + run.model.dropout)
+    if not hasattr(m, "d_osc"):
+        return base * (1 + len(type(m).__name__) / 1000)
+    return base * (1 + 2e-5 / run.optimizer.lr) * (1 + (48 - m.d_osc) / 1000)
+
+
+def records(noise=1e-9, by_seed=0.0):
+    """The seed moves all models of all families alike, and the other half is harder for ours."""
+    runs = [run for family in FAMILIES for run in trial_runs(family)]
+    found = []
+    for record in made.invented(runs, truth, noise):
+        harder = OTHER_HALF * ("d_osc" in record.recipe["model"]["attention"])
+        moved = {
+            f"{split}.nats": record.result[f"{split}.nats"] + by_seed * record.seed + more
+            for split, more in (("valid", 0.0), ("later", harder))
+        }
+        found.append(replace(record, result=record.result | moved))
+    return found
+
+
+def trained(c):
+    return alike.Training(c.learning_rate, c.dropout)
 
 
 @pytest.fixture(scope="module")
 def trials():
-    runs = [run for family in FAMILIES for run in trial_runs(family)]
-    return made.evidence(made.invented(runs, truth, noise=1e-9))
+    return made.evidence(records(by_seed=0.1))
 
 
-def test_a_difference_is_that_of_the_same_training(trials):
-    """The best of all would compare 1e-3 with 1e-3 only; every training has its own number."""
-    found = alike.pairs(trials, ROTARY)
-    assert [*found] == [*alike.TRAININGS]
-    for training, there in found.items():
-        for ours, theirs in there:
-            assert ours.seed == theirs.seed
-            for record in (ours, theirs):
-                assert record.recipe["optimizer"]["lr"] == training.learning_rate
-                assert record.recipe["model"]["dropout"] == training.dropout
-        mechanisms = [pair[0].recipe["model"]["attention"]["d_osc"] for pair in there]
-        widest = mechanisms[0]  # the best that was drawn with this training
-        behind = (1 + 2e-5 / training.learning_rate) * (1 + (48 - widest) / 1000)
-        assert alike.changes(there) == pytest.approx([math.log(behind)] * len(there), abs=1e-7)
-
-
-def test_the_setting_is_chosen_by_one_half_and_shown_by_the_other(trials):
-    """What the second half says of a setting is shown, and does not make it the one shown."""
-
-    def other_half(record):
-        d = record.recipe["model"]["attention"].get("d_osc", 0)
-        nats = record.result["later.nats"] + {0: 0.0, 48: 0.05}.get(d, -1.0)  # narrow ones by far
-        return replace(record, result=record.result | {"later.nats": nats})
-
-    turned = made.evidence(map(other_half, trials.all()))
-    before, after = alike.best_alike(trials, OURS), alike.best_alike(turned, OURS)
-    assert {t: x[0].recipe for t, x in after.items()} == {t: x[0].recipe for t, x in before.items()}
-    first = choose.in_trials(trials, OURS)[0].configuration
-    assert before[FIRST][0].recipe["model"]["attention"]["d_osc"] == first.mechanism.d_osc == 48
-    apart = [alike.changes(alike.pairs(x, ROTARY)[FIRST])[0] for x in (trials, turned)]
-    assert apart[1] == pytest.approx(apart[0] + 0.05)
-
-
-def test_the_table_has_every_training_and_its_own_differences(trials):
+def test_every_cell_is_of_its_own_training(trials):
+    """All numbers of the table by the truth; unpaired, other seeds of softmax would move them."""
     table = alike.table(trials)
-    assert table.columns == ("learning rate", "dropout", *FAMILIES)
-    assert [row[0] for row in table.rows] == ["0.001"] * 2 + ["0.0005"] * 2 + ["0.00025"] * 2
-    first = dict(zip(table.columns, table.rows[0], strict=True))
-    there = alike.pairs(trials, ROTARY)[FIRST]
-    theirs = math.exp(there[0][1].result["later.nats"])
-    assert first[ROTARY] == f"{theirs:.1f} (+2.0)"
-    assert "standard error of 0.0 " in table.notes[0]
-    assert len(table.notes) == 1
+    assert table.columns[4:] == tuple(RIVALS)
+    ours = {s.configuration: s for s in choose.in_trials(trials, OURS)}
+    training, seen = None, set()
+    for rate, dropout, named, perplexity, *cells in table.rows:
+        if not named:
+            training = alike.Training(float(rate), float(dropout))
+            continue
+        (c,) = (
+            c
+            for c in ours
+            if trained(c) == training and named == f"{c.mechanism.d_osc}, {c.mechanism.sharpness:g}"
+        )
+        seen.add(c)
+        there = truth(STAGES["trials"].runs(c)[0]) * math.exp(OTHER_HALF)
+        assert perplexity == f"{there * math.exp(0.05):.1f}"  # of seeds 0 and 1
+        for family, cell in zip(RIVALS, cells, strict=True):
+            (theirs, *_) = (
+                s.configuration
+                for s in choose.in_trials(trials, family)
+                if (s.configuration.learning_rate, s.configuration.dropout)
+                == (c.learning_rate, c.dropout)
+            )
+            ratio = there / truth(STAGES["trials"].runs(theirs)[0])
+            assert cell == f"{100 * (ratio - 1):+.1f}"
+    assert seen == set(ours)
+
+
+def test_the_best_stand_above_with_the_seeds_that_ours_has(trials):
+    heads = [row for row in alike.table(trials).rows if not row[2]]
+    assert [row[:2] for row in heads] == [
+        (f"{t.learning_rate:g}", f"{t.dropout:g}") for t in alike.TRAININGS
+    ]
+    for row, training in zip(heads, alike.TRAININGS, strict=True):
+        (c, *_) = alike.tried(trials, PLAIN)[training]
+        assert row[4] == f"{truth(STAGES['trials'].runs(c)[0]) * math.exp(0.05):.1f}"
+
+
+def test_settings_are_in_the_order_of_the_half_that_chooses(trials):
+    def turned(record):
+        """The other half likes narrow oscillators best."""
+        d = record.recipe["model"]["attention"].get("d_osc", 0)
+        nats = {"later.nats": record.result["later.nats"] + d}
+        return replace(record, result=record.result | nats)
+
+    named = [row[2] for row in alike.table(trials).rows]
+    assert named == [row[2] for row in alike.table(made.evidence(map(turned, trials.all()))).rows]
 
 
 def test_the_standard_error_is_that_of_the_seeds():
-    """Noise of 1 % on each seed, two seeds a side: 1 % on the difference of the means."""
-    runs = [run for family in FAMILIES for run in trial_runs(family)]
-    table = alike.table(made.evidence(made.invented(runs, truth, noise=0.01)))
-    (said,) = re.findall(r"standard error of ([\d.]+) ", table.notes[0])
-    assert float(said) == pytest.approx(1, abs=0.35)
+    """1 % on each model, two seeds a side; what a seed does to all models is not in it."""
+    (note,) = alike.table(made.evidence(records(noise=0.01, by_seed=0.3))).notes
+    (said,) = re.findall(r"standard error ([\d.]+) ", note)
+    assert float(said) == pytest.approx(1, abs=0.2)
 
 
-def test_what_is_incomplete_or_diverged_is_left_out_and_said(trials):
+def test_what_is_incomplete_is_left_out_and_said(trials):
     lacking = trial_runs(ROTARY)[0]
-    records = [r for r in trials.all() if not _is(r, lacking)]
-    found = made.evidence(records)
-    assert not alike.pairs(found, ROTARY)
-    assert alike.table(found).notes[-1] == f"Trials not complete: {ROTARY}."
-    assert ROTARY not in alike.table(found).columns
+    kept = [r for r in trials.all() if (r.recipe, r.seed) != (lacking.recipe(), lacking.seed)]
+    table = alike.table(made.evidence(kept))
+    assert ROTARY not in table.columns
+    assert table.notes[-1] == f"Trials not complete: {ROTARY}."
 
-    bad = alike.best_alike(trials, ROTARY)[FIRST][0]
-    gone = [replace(r, curve=[{"perplexity": math.inf}]) if r is bad else r for r in trials.all()]
-    rows = alike.pairs(made.evidence(gone), ROTARY)
-    assert next(iter(rows)) == FIRST  # another setting takes its place
-    assert all(r.recipe != bad.recipe for pair in rows[FIRST] for r in pair)
+
+def test_what_diverged_is_left_out(trials):
+    first, *others = alike.TRAININGS
+
+    def gone(record):
+        c = record.recipe
+        hit = "d_osc" not in c["model"]["attention"] and c["optimizer"]["lr"] == first.learning_rate
+        hit = hit and c["model"]["dropout"] == first.dropout
+        return replace(record, curve=[{"perplexity": math.inf}]) if hit else record
+
+    found = made.evidence(map(gone, trials.all()))
+    for there in alike.rivals(found).values():
+        assert [*there] == others
+    table, whole = alike.table(found), alike.table(trials)
+    cut = [row for row in table.rows if not row[2]]
+    assert cut[0][4:] == ("diverged",) * len(RIVALS)
+    assert all("diverged" not in row for row in cut[1:])
+    settings = len(alike.tried(found, OURS)[first])
+    assert all(row[4:] == ("",) * len(RIVALS) for row in table.rows[1 : settings + 1])
+    assert table.rows[settings + 1 :] == whole.rows[settings + 1 :]
+    assert "not complete" not in table.notes[-1]
 
 
 def test_nothing_is_shown_before_ours_and_one_other_are_complete():
-    for families in ([], [OURS], [*RIVALS]):
+    for families in ([], [OURS], RIVALS):
         runs = [run for family in families for run in trial_runs(family)]
         found = made.evidence(made.invented(runs))
-        assert not alike.drawable(found)
+        assert not alike.rivals(found)
         assert not alike.table(found).rows
 
 
-def test_the_figure_has_a_panel_a_family_and_a_curve_a_training(trials):
+def test_the_figure_shows_the_half_that_chooses_epoch_by_epoch(trials):
     with drawing():
         figure = alike.figure(trials)
-    shown = [ax for ax in figure.axes if ax.get_visible()]
-    assert [ax.get_title() for ax in shown] == [*RIVALS]
-    (rotary,) = (ax for ax in shown if ax.get_title() == ROTARY)
-    curves = [line for line in rotary.get_lines() if len(line.get_xdata()) > 2]
-    ends = [line.get_ydata()[-1] for line in curves]
-    wanted = [100 * math.expm1(alike.changes(x)[0]) for x in alike.pairs(trials, ROTARY).values()]
-    assert ends == pytest.approx(wanted, abs=1e-4)
-
-
-def _is(record, run):
-    return record.seed == run.seed and record.recipe == replace(run, seed=0).recipe()
+    shown = {ax.get_title(): ax for ax in figure.axes if ax.get_visible()}
+    assert [*shown] == RIVALS
+    ours = alike.tried(trials, OURS)
+    for family, there in alike.rivals(trials).items():
+        curves = [line for line in shown[family].get_lines() if len(line.get_xdata()) > 2]
+        assert len(curves) == len(alike.TRAININGS)
+        for training, line in zip(alike.TRAININGS, curves, strict=True):
+            (c, *_) = ours[training]
+            theirs = [x["perplexity"] for x in there[training][0].curve]
+            above = truth(STAGES["trials"].runs(c)[0]) / theirs[-1] * 25 / 24 - 1
+            assert line.get_xdata() == pytest.approx(theirs, rel=1e-6)
+            assert line.get_ydata() == pytest.approx([100 * above] * 24, abs=1e-4)
+            assert (line.get_color() == BLUE) == (training.learning_rate == 1e-3)
+            assert (line.get_linestyle() == "--") == (training.dropout == 0.2)

@@ -39,6 +39,7 @@ from lohe.train import brief
 from lohe.viz.style import drawing, save
 
 COMMAND = "lohe contest page"
+OF_CHOOSING = tables.finalists, alike.table
 OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
     tables.confirmed,
@@ -112,9 +113,8 @@ def page(evidence: Evidence, picture: str) -> str:
         *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),
         *made_by(evidence),
         _markdown(tables.chosen_table(evidence)),
-        *(_markdown(found) for found in [tables.finalists(evidence)] if found.rows),
-        *(_markdown(found) for found in [alike.table(evidence)] if found.rows),
-        *([f"![{OF_TRIALS}]({_of_trials(picture)})"] if alike.drawable(evidence) else []),
+        *(_markdown(x) for table in OF_CHOOSING if (x := table(evidence)).rows),
+        *([f"![{OF_TRIALS}]({_of_trials(picture)})"] if alike.rivals(evidence) else []),
         "## What p and a gain are on a substrate",
         measured_tables.ON_A_SUBSTRATE,
         _markdown(measured_tables.counted(evidence)),
@@ -197,7 +197,7 @@ def write(path: Path, evidence: Evidence) -> list[Path]:
     with drawing():
         if drawable(evidence):
             written.append(save(figure(evidence), picture))
-        if alike.drawable(evidence):
+        if alike.rivals(evidence):
             of_trials = picture.with_name(_of_trials(picture.name))
             written.append(save(alike.figure(evidence), of_trials))
     return written
