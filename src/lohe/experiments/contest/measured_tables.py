@@ -55,7 +55,8 @@ further oscillator and no time to settle. Sum and division come after it: where 
 digital, they are.
 
 Both magnify errors of the cosine z·r: a weight, before it is normalised, changes by
-d ln a = p γ d(z·r) / (1 + γ z·r). What imperfect devices do to the whole model is measured."""
+d ln a = p γ d(z·r) / (1 + γ z·r). What imperfect devices do to the whole model, stage `measure`
+says of the confirmed ones; in a first look p cost far more than the gain (measured.md)."""
 
 
 def beyond(evidence: Evidence) -> Table:
