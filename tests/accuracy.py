@@ -6,7 +6,7 @@ much), plus a few units in the last place, since plain PyTorch sometimes loses n
 luck.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import torch
 from torch import Tensor
@@ -41,12 +41,15 @@ def assert_as_accurate(
     direction: Tensor,
     condition: Tensor,
     dtype: torch.dtype,
+    amplified: Mapping[str, float] | None = None,
 ) -> None:
     """`candidate` is as close to float64 as `plain` is, in the output and in each gradient.
 
     `condition` weighs the rows, in [0, 1]. Where the drive nearly cancels, z amplifies the rounding
     of any order of summation by 1/‖h‖: unweighted, that one row is all that would be compared.
+    `amplified`: by how much terms that cancel are multiplied on their way into a gradient.
     """
+    by = amplified or {}
     tensors = {name: x.to(dtype) for name, x in tensors.items()}  # all three see the rounded inputs
     paths = ((plain, torch.float64), (plain, dtype), (candidate, dtype))
     exact, expected, found = (
@@ -59,5 +62,6 @@ def assert_as_accurate(
         loss, error = (
             ((x[name].double() - truth).abs() * weight).max().item() for x in (expected, found)
         )
-        ulp = torch.finfo(dtype).eps * truth.abs().max().item() + CANCELLED * terms
+        cancelled = CANCELLED * terms * max(1.0, by.get(name, 1.0))
+        ulp = torch.finfo(dtype).eps * truth.abs().max().item() + cancelled
         assert error <= 2 * loss + FEW_ULP * ulp, f"{name}: {error:.2e}, plain PyTorch {loss:.2e}"
