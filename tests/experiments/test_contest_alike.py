@@ -70,8 +70,7 @@ def test_every_cell_is_of_its_own_training(trials):
             (theirs, *_) = (
                 s.configuration
                 for s in choose.in_trials(trials, family)
-                if (s.configuration.learning_rate, s.configuration.dropout)
-                == (c.learning_rate, c.dropout)
+                if trained(s.configuration) == training
             )
             ratio = there / truth(STAGES["trials"].runs(theirs)[0])
             assert cell == f"{100 * (ratio - 1):+.1f}"
