@@ -58,10 +58,10 @@ class Untrained(Bench):
         return run.model.build(self.data(run), torch.Generator().manual_seed(run.seed)).eval()
 
 
-def run_of(mechanism: Mechanism, seed: int, rate: float = looks.RATE) -> Run:
+def run_of(mechanism: Mechanism, seed: int, rate: float = looks.RATE, **how: Any) -> Run:
     """Rotary models have no sinusoids."""
     plain = isinstance(mechanism, Oscillator | Softmax)
-    return looks.run_of(mechanism, seed, "sinusoidal" if plain else "none", rate)
+    return looks.run_of(mechanism, seed, "sinusoidal" if plain else "none", rate, **how)
 
 
 SHOWN = {

@@ -1,14 +1,15 @@
-"""What the looks at language models share: runs as in the contest's trials, and what is found.
+"""What the looks at language models share: runs as in the contest, and what is found.
 
-A look is one seed or two of models of WikiText-2, 10 epochs in float32 on a CPU, measured on the
-second half of validation. No part of the contest: no test article is read.
+A look is one seed or two of models of WikiText-2, in float32 on a CPU and for 10 epochs, as in the
+trials, if nothing else is said; measured on the second half of validation. No part of the contest:
+no test article is read.
 """
 
 import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.measures import Bench, Measure, measure_recipe, take
@@ -28,8 +29,9 @@ def run_of(
     seed: int = 0,
     positions: Positions = "sinusoidal",
     rate: float = RATE,
+    like: Literal["trials", "finals"] = "trials",
 ) -> Run:
-    stage = replace(STAGES["trials"], precision="float32")
+    stage = replace(STAGES[like], precision="float32")
     return stage.runs(Configuration(mechanism, rate, DROPOUT, positions), seeds=[seed])[0]
 
 

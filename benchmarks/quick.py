@@ -126,10 +126,10 @@ class ExactPack(QuickPack):
     products = "ieee"
 
 
-def use() -> None:
+def use(pack: type[QuickPack] = QuickPack) -> None:
     """Train so from now on, in this process."""
     keep_memory()
-    loop.Pack = QuickPack
+    loop.Pack = pack
 
 
 def main() -> None:
