@@ -189,7 +189,11 @@ def test_the_page_is_written_from_the_records(looked_at, tmp_path):
     result = contest("page", looked_at[0], "--out", tmp_path / "page.md")
     assert result.exit_code == 0, result.output
     # there is no law to draw
-    assert {path.name for path in tmp_path.iterdir()} == {"page.md", "page_trials.png"}
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "page.md",
+        "page_protocol.md",
+        "page_trials.png",
+    }
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     for title in ("Longer than trained", "Gain, entropy and rank", "On imperfect devices"):
         section = text[text.index(f"## {title}") :].partition("\n## ")[0]

@@ -44,7 +44,7 @@ def contest_command(
     minutes: Annotated[
         float | None, typer.Option(help="Start nothing that may end after so many.", min=0)
     ] = None,
-    out: Annotated[Path, typer.Option(help="The page; its figure goes beside it.")] = Path(
+    out: Annotated[Path, typer.Option(help="The page; figures and protocol go beside it.")] = Path(
         "docs/beyond_softmax.md"
     ),
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Print what would run.")] = False,
@@ -66,7 +66,7 @@ def contest_command(
     rotary    ours with rotary positions in its couplings; after controls
     measure   rank, gain, imperfect devices, longer windows; after confirm
     all       these in order; models are measured as soon as they are confirmed
-    page      write the page and its figure from the records; trains nothing
+    page      write the page, its figures and the protocol from the records; trains nothing
 
     \b
     Examples:

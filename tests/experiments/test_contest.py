@@ -204,7 +204,7 @@ def test_the_budget_is_what_the_stated_speed_gives():
 
 
 def test_amendments_are_dated_and_printed():
-    text = page.page(NOTHING, "x.png")
+    text = page.protocol_page(NOTHING, "x")
     for amendment in protocol()["amendments"]:
         assert set(amendment) == {"date", "when", "what", "why"}
         assert amendment["when"].startswith(("before any run of the contest", "after "))
@@ -581,7 +581,7 @@ def test_a_winner_at_an_end_of_the_learning_rates_is_an_edge_optimum(everything)
 
     once = verdict.edges(made.evidence(made.chosen_records(matched_is_best)))
     assert "0.001: ours; the best softmax. " in once
-    assert said in page.page(everything, "x.png")
+    assert said in page.page(everything, "x")
 
     def inner(run):
         return made.truth(run) + 10_000 * abs(run.optimizer.lr - 5e-4)
@@ -794,7 +794,7 @@ def test_the_page_says_what_the_primary_test_says(everything):
     said = verdict.verdict(everything)
     won = "The oscillator on the sphere, d_osc = 32 and p = 4, is better than the best softmax by"
     assert said.startswith(won)
-    assert said in page.page(everything, "x.png")
+    assert said in page.page(everything, "x")
 
     lost = made.evidence(made.everything(worse))
     said = verdict.verdict(lost)
@@ -816,7 +816,7 @@ def test_what_would_change_it_is_asked_where_ours_is_not_better(everything):
     assert verdict.what_would_change_it(made.evidence(made.chosen_records())) == ""
     lost = made.evidence(made.everything(worse))
     said = verdict.what_would_change_it(lost)
-    assert said in page.page(lost, "x.png")
+    assert said in page.page(lost, "x")
     ahead, behind = said.partition("Ahead: ")[2].split(". Not told apart: none. ")
     assert [x.partition(" (")[0] for x in ahead.split("; ")] == [
         "frozen anchors",
@@ -933,7 +933,7 @@ def test_the_table_has_a_row_for_each_and_every_number(everything):
     assert best[distance : distance + 4] == ("", "", "", "")  # to itself
     assert {len(row) for row in table.rows} == {len(table.columns)}
     assert all(row[5] == "10" for row in table.rows)
-    text = page.page(everything, "x.png")
+    text = page.page(everything, "x")
     assert "no records" not in text
     for row in tables.controlled(everything).rows:
         assert f"| {row[0]} | " in text
@@ -951,12 +951,13 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     written = page.write(tmp_path / "page.md", found)
     drawn = ["page.png"] if which == "everything" else []
     of_trials = [] if which == "nothing" else ["page_trials.png"]
-    assert [path.name for path in written] == ["page.md", *drawn, *of_trials]
+    pages = ["page.md", "page_protocol.md"]
+    assert [path.name for path in written] == [*pages, *drawn, *of_trials]
     assert all(path.stat().st_size > 1000 for path in written)
     text = written[0].read_text()
     for picture in ("page.png", "page_trials.png"):
         assert (f"({picture})" in text) == (picture in (*drawn, *of_trials))
-    assert text == page.page(found, "page.png")  # the same from the same
+    assert text == page.page(found, "page")  # the same from the same
     assert ("Nothing is decided yet" in text) == (which != "everything")
     if which == "nothing":
         assert "Of the trials 0 of 336 models are recorded." in text
@@ -979,8 +980,9 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
 def test_the_page_in_docs_is_what_the_command_writes():
     root = Path(__file__).parents[2]
     found = Evidence(Store(root / "results").all(), Setting())
-    written = (root / "docs" / "beyond_softmax.md").read_text(encoding="utf-8")
-    assert written == page.page(found, "beyond_softmax.png"), "run `lohe contest page`"
+    for makes, name in ((page.page, ""), (page.protocol_page, "_protocol")):
+        written = (root / "docs" / f"beyond_softmax{name}.md").read_text(encoding="utf-8")
+        assert written == makes(found, "beyond_softmax"), "run `lohe contest page`"
 
 
 def test_the_counts_of_table_7_are_those_at_p_1():

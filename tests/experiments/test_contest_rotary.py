@@ -193,7 +193,7 @@ def test_better_is_better_than_both(ours, both, better):
     assert {len(row) for row in table.rows} == {len(table.columns)}
     plain = made.truth(trials.confirm_runs(won)[0])
     assert float(table.rows[0][-1].split()[0]) == pytest.approx(100 * (ours / plain - 1), abs=0.5)
-    assert said in page.page(found, "x.png")
+    assert said in page.page(found, "x")
 
 
 def test_p_is_the_larger_of_two_and_corrected_over_dimensions_and_couplings():

@@ -1,4 +1,4 @@
-"""The page: what the tables say, and perplexity against d_osc."""
+"""The pages: what the tables say, perplexity against d_osc, and the protocol beside them."""
 
 import math
 from collections import Counter
@@ -18,17 +18,20 @@ from lohe.experiments.contest.second import answer, second_table
 from lohe.experiments.contest.seen import scored_elsewhere
 from lohe.experiments.contest.tables import curve_name
 from lohe.experiments.contest.trials import (
+    FAMILIES,
+    FINALISTS,
     FITTED,
     HELD_OUT,
     LATER_RUNS,
     PUBLISHED,
     STAGES,
+    TRIALS,
     best_name,
     control_runs,
     curves,
     protocol,
 )
-from lohe.experiments.contest.verdict import edges, verdict, what_would_change_it
+from lohe.experiments.contest.verdict import ALPHA, edges, verdict, what_would_change_it
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store import files
@@ -38,7 +41,7 @@ from lohe.models import Oscillator
 from lohe.train import brief
 from lohe.viz.style import drawing, save
 
-COMMAND = "lohe contest page"
+MADE = "Made by `lohe contest page` from the records in `results/`; not to be edited."
 OF_CHOOSING = tables.finalists, alike.table
 OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
@@ -99,22 +102,22 @@ def drawable(evidence: Evidence) -> bool:
     return any(map(math.isfinite, there))
 
 
-def page(evidence: Evidence, picture: str) -> str:
-    """The page as Markdown; `picture` is the figure's file, relative to it."""
-    given = protocol()
+def page(evidence: Evidence, stem: str) -> str:
+    """The page as Markdown; its figures and the protocol are files beside it that begin with
+    `stem`."""
     parts = [
         "# Beyond softmax",
-        f"Made by `{COMMAND}` from the records in `results/`; not to be edited.",
-        given["question"],
+        MADE,
+        protocol()["question"],
         f"**{verdict(evidence)}**",
         *(said for about in (what_would_change_it, edges, answer) if (said := about(evidence))),
         preset(evidence),
-        *([f"![Perplexity against d_osc]({picture})"] if drawable(evidence) else []),
+        *([f"![Perplexity against d_osc]({stem}.png)"] if drawable(evidence) else []),
         *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),
         *made_by(evidence),
         _markdown(tables.chosen_table(evidence)),
         *(_markdown(x) for table in OF_CHOOSING if (x := table(evidence)).rows),
-        *([f"![{OF_TRIALS}]({_of_trials(picture)})"] if alike.rivals(evidence) else []),
+        *([f"![{OF_TRIALS}]({stem}_trials.png)"] if alike.rivals(evidence) else []),
         "## What p and a gain are on a substrate",
         measured_tables.ON_A_SUBSTRATE,
         _markdown(measured_tables.counted(evidence)),
@@ -122,13 +125,41 @@ def page(evidence: Evidence, picture: str) -> str:
         "\n".join(f"- {line}" for line in lacking(evidence))
         or "Nothing: the protocol is complete.",
         "## Protocol",
-        f"Committed on {given['committed']}, before any of these runs "
-        "(`src/lohe/experiments/contest/protocol.json`). Seen before: " + given["seen_before"],
+        in_short(stem),
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def in_short(stem: str) -> str:
+    """The protocol in a few sentences, and where all of it is."""
+    given, (first, second, last) = protocol(), (STAGES[x] for x in ("trials", "finals", "confirm"))
+    return (
+        f"Each of {len(FAMILIES)} families trains {TRIALS} draws of its settings, "
+        f"{len(first.seeds)} seeds and {first.epochs} epochs each; its best {FINALISTS} go on, "
+        f"{len(second.seeds)} fresh seeds and {second.epochs} epochs. The best of ours and the "
+        f"best softmax are trained with {len(last.seeds)} fresh seeds more, and scored on the test "
+        "articles once. The first half of the validation articles chooses, epochs as well. Primary "
+        f"test: log perplexity on test, Welch, two-sided, alpha = {ALPHA}. [All rules, and what "
+        f"was changed]({stem}_protocol.md): committed on {given['committed']}, before any of these "
+        f"runs, and amended {len(given['amendments'])} times since."
+    )
+
+
+def protocol_page(evidence: Evidence, stem: str) -> str:
+    """The protocol as Markdown: what had been seen before, the rules, the amendments."""
+    given = protocol()
+    parts = [
+        "# Beyond softmax: the protocol",
+        MADE,
+        f"What it has found is on [the page]({stem}.md). Committed on {given['committed']}, before "
+        "any of these runs (`src/lohe/experiments/contest/protocol.json`).",
+        "## Seen before",
+        given["seen_before"],
         "Scored on the test articles in other records, sizes being d_osc or d_qk:",
         "\n".join(f"- {line}" for line in scored_elsewhere(evidence)) or "None.",
-        "The rules:",
+        "## Rules",
         "\n".join(f"- *{name}*: {text}" for name, text in given["rules"].items()),
-        "## Amendments to the protocol",
+        "## Amendments",
         "\n".join(
             f"- {a['date']}, {a['when']}: {a['what']} Why: {a['why']}" for a in given["amendments"]
         ),
@@ -190,22 +221,18 @@ def lacking(evidence: Evidence) -> list[str]:
 
 
 def write(path: Path, evidence: Evidence) -> list[Path]:
-    """The page at `path`, and its figures beside it once there is something to draw."""
-    picture = path.with_suffix(".png")
-    files.write(path, page(evidence, picture.name).encode())
-    written = [path]
+    """The page at `path`; beside it the protocol, and figures once there is something to draw."""
+    beside = path.with_name(f"{path.stem}_protocol.md")
+    files.write(path, page(evidence, path.stem).encode())
+    files.write(beside, protocol_page(evidence, path.stem).encode())
+    written = [path, beside]
     with drawing():
         if drawable(evidence):
-            written.append(save(figure(evidence), picture))
+            written.append(save(figure(evidence), path.with_suffix(".png")))
         if alike.rivals(evidence):
-            of_trials = picture.with_name(_of_trials(picture.name))
+            of_trials = path.with_name(f"{path.stem}_trials.png")
             written.append(save(alike.figure(evidence), of_trials))
     return written
-
-
-def _of_trials(picture: str) -> str:
-    """The name of the figure of the trials, beside that of the law."""
-    return picture.removesuffix(".png") + "_trials.png"
 
 
 def _draw(ax: Any, here: Law, scaling: Any, label: str, color: str, marker: str) -> None:
