@@ -18,7 +18,7 @@ from lohe.experiments.store.store import Store
 from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.train import Run
 
-NAMES = ("p = 8, gain", "softmax, rotary", "p = 8, gain, exp, rotary, d_osc 32", "softmax")
+NAMES = ("p = 8, gain", "softmax, rotary", "softmax", "p = 8, gain, exp, rotary, d_osc 32")
 RUNS = {name: run_of(MODELS[name], 0, like="finals") for name in NAMES}
 
 

@@ -9,7 +9,13 @@ from invented import loaded
 from lohe.experiments.studies.robust import physics
 from lohe.experiments.studies.robust.physics import Physics
 from lohe.models import Agreement, Oscillator, Softmax, attention_layers
-from lohe.substrates import FiniteHorizon, FrequencyDisorder, Mismatch, StateNoise
+from lohe.substrates import (
+    DeviceMismatch,
+    FiniteHorizon,
+    FrequencyDisorder,
+    Mismatch,
+    StateNoise,
+)
 from lohe.tasks import SVA
 
 
@@ -28,6 +34,7 @@ def model(data, rng):
     [
         (physics.settling(2.0), "settle", FiniteHorizon),
         (physics.coupling(0.1), "drive", Mismatch),
+        (physics.device(0.1), "drive", DeviceMismatch),
         (physics.state(0.1), "settle", StateNoise),
         (physics.frequency(0.1), "settle", FrequencyDisorder),
     ],

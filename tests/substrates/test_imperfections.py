@@ -115,6 +115,24 @@ def test_a_device_keeps_its_mismatch(rng):
     assert ratio[0].unique().numel() == 2 * 4 * 4  # another for every head and pair
 
 
+def test_one_example_cannot_tell_errors_that_stay_from_errors_drawn_anew():
+    """So the mean over devices of what examples score is that over draws; of many examples on one
+    device it is not."""
+    couplings, anchors = (x.float() for x in layer_inputs(torch.Generator().manual_seed(1)))
+    heads, tokens = couplings.shape[-3:-1]
+
+    def met_by(examples):
+        anew, kept = (torch.Generator().manual_seed(0) for _ in "ab")
+        w = couplings[:examples]
+        device = DeviceMismatch(drive, 0.5, heads, tokens, generator=kept)
+        return Mismatch(drive, 0.5, anew)(w, anchors), device(w, anchors)
+
+    anew, kept = met_by(examples=1)
+    torch.testing.assert_close(kept, anew)
+    anew, kept = met_by(examples=2)
+    assert not torch.allclose(kept[1], anew[1])
+
+
 def test_a_device_is_the_same_when_decoding(rng):
     couplings, anchors = layer_inputs(rng, queries=6, keys=6)
     device = DeviceMismatch(drive, 0.5, heads=2, tokens=6, generator=rng)

@@ -9,8 +9,11 @@ The perturbation models are Appendix C's, exact where the published ones were in
                 published generator (M - Mᵀ)/2 with M_ij ~ N(0, s²) has this deviation, s/√2
     rotation    the same with deviation s, as the paper words it (D11)
 
-Two are not of the paper and say how much there is to lose:
+Three are not of the paper. One is a device that keeps its errors; each example meets errors of the
+same law as with `coupling`, so the mean over devices is the same, and what is new is how much they
+differ. Two say how much there is to lose:
 
+    device      w_ij e^ε, ε ~ N(0, s²), once for each head and pair
     anywhere    every oscillator points in a random direction, whatever its drive
     nowhere     z = 0, so that every key that may be read is read alike
 """
@@ -26,6 +29,7 @@ from torch import nn
 from lohe.attention import OscillatorAttention
 from lohe.models import attention_layers
 from lohe.substrates import (
+    DeviceMismatch,
     FiniteHorizon,
     FrequencyDisorder,
     Mismatch,
@@ -66,6 +70,15 @@ def coupling(scale: float) -> Physics:
         layer.drive = Mismatch(layer.drive, scale, rng)
 
     return Physics("coupling", scale, change)
+
+
+def device(scale: float) -> Physics:
+    """Couplings off by factors that stay."""
+
+    def change(layer: OscillatorAttention, rng: torch.Generator) -> None:
+        layer.drive = DeviceMismatch(layer.drive, scale, layer.heads, layer.max_tokens, rng)
+
+    return Physics("device", scale, change)
 
 
 def state(scale: float) -> Physics:
