@@ -66,7 +66,7 @@ def contest_command(
     rotary    ours with rotary positions in its couplings; after controls
     measure   rank, gain, imperfect devices, longer windows; after confirm
     all       these in order; models are measured as soon as they are confirmed
-    page      write the page, its figures and the protocol from the records; trains nothing
+    page      write the page, its figures and the protocol from the records
 
     \b
     Examples:

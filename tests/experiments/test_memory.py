@@ -62,11 +62,13 @@ def test_elsewhere_nothing_is_done(calls, monkeypatch):
 @pytest.mark.skipif(memory._mallopt() is None, reason="mallopt is of glibc")
 def test_pages_are_not_faulted_in_again():
     env = {k: v for k, v in os.environ.items() if not k.startswith(memory.CHOSEN)}
-    faults = {}
-    for how in ("keep", "not"):
+
+    def faults(how: str) -> int:
         command = [sys.executable, "-c", ALLOCATE, how]
         done = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
         said, count = done.stdout.split()
-        faults[how] = int(count)
-    assert said == "None"
-    assert faults["keep"] < faults["not"] / 3  # the system may take some back, and the heap grow
+        assert said == str(True if how == "keep" else None)
+        return int(count)
+
+    # the heap may grow, and a busy system take pages back: not three times, each time
+    assert min(faults("keep") for _ in range(3)) < faults("not") / 3
