@@ -328,6 +328,29 @@ def test_what_is_confirmed_is_measured_before_there_are_controls(chosen, root, t
     assert plan.startswith("measure: 1 models, 0 recorded, 1 to train")
 
 
+def test_ten_epochs_are_beside_the_contest(chosen, root, tmp_path):
+    """Rates, then what they lead to, in one command; a second process finds nothing to do."""
+    result = contest("ten", tmp_path / "store", "--data", root)
+    assert result.exit_code == 0, result.output
+    first, *_ = result.stdout.splitlines()
+    assert first.endswith("recorded, 0 to train")
+    records = list(Store(tmp_path / "store").all())
+    assert first.startswith(f"ten: {len(records)} models, {len(records)} recorded")
+    tested = [r for r in records if r.recipe["task"]["test"]]
+    assert {r.seed for r in tested} == set(STAGES["ten"].seeds)
+    assert len(tested) == 6
+    assert all("article_nll" in r.notes["parts"]["test"] for r in tested)
+    assert not any("test.nats" in r.result for r in records if r not in tested)
+    assert {r.notes["pack"] for r in tested} == {str(seed) for seed in STAGES["ten"].seeds}
+    again = contest("ten", tmp_path / "store", "--data", root)
+    assert again.stdout == result.stdout
+    assert "training" not in again.stderr
+    assert "ten" not in contest_cli.WORK
+    assert contest("page", tmp_path / "store", "--out", tmp_path / "page.md").exit_code == 0
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "| oscillator, exp, rotary | 32 | 8 | learned |" in text
+
+
 def test_an_unknown_stage_is_refused(tmp_path):
     result = contest("win", tmp_path)
     assert result.exit_code == 2

@@ -10,7 +10,7 @@ import typer
 
 from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
 from lohe.experiments import terminal, weights
-from lohe.experiments.contest import choose, measured, page, tables
+from lohe.experiments.contest import choose, measured, page, tables, ten
 from lohe.experiments.contest.trials import (
     FAMILIES,
     LATER_RUNS,
@@ -30,9 +30,13 @@ from lohe.tasks import Data, Task, load_aloud
 from lohe.train import Run
 
 WORK = ("choose", *LATER_RUNS, "measure")  # in the order in which `all` does it
-STAGES = (*WORK, "all", "page")
+STAGES = (*WORK, "all", "ten", "page")
 AFTER = {"controls": "confirm", "rotary": "controls"}  # in which order the test articles are opened
 SIZE = 10  # seeds trained at once
+FOLLOWING = {
+    "choose": "The finals of a family follow when its trials are complete.",
+    "ten": "What is scored on test follows when its learning rates are complete.",
+}
 POLL_S = 5.0  # between looks at what others have finished
 
 
@@ -66,6 +70,7 @@ def contest_command(
     rotary    ours with rotary positions in its couplings; after controls
     measure   rank, gain, imperfect devices, longer windows; after confirm
     all       these in order; models are measured as soon as they are confirmed
+    ten       beside them: ten epochs at the best learning rate, for CPUs
     page      write the page, its figures and the protocol from the records
 
     \b
@@ -73,6 +78,7 @@ def contest_command(
       lohe contest choose --dry-run
       lohe contest choose --device cuda --minutes 9
       lohe contest all --device cuda
+      lohe contest ten --device cpu --dry-run
       lohe contest page --out docs/beyond_softmax.md
     """
     with refusals():
@@ -106,7 +112,7 @@ def contest_command(
         evidence = _evidence(records)
         for one in WORK if stage == "all" else (stage,):
             _report(one, records, evidence)
-        terminal.show(tables.chosen_table(evidence))
+        terminal.show((ten.table if stage == "ten" else tables.chosen_table)(evidence))
         for measure in failed:
             typer.echo(f"Not measured, it failed as said above: {measure_name(measure)}", err=True)
         if failed:
@@ -166,6 +172,8 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
     if stage == "choose":
         drawn = [run for family in FAMILIES for run in trial_runs(family)]
         return drawn + choose.known_finals(evidence)
+    if stage == "ten":
+        return ten.known_runs(evidence)
     chosen = choose.chosen(evidence)
     if chosen is None:
         raise TooEarly(
@@ -214,7 +222,7 @@ def _train(stage: str, worker: Worker) -> set[Run]:
 
         while todo := _missing(stage, store, evidence := _evidence(store)):
             runs = [run for pack in todo for run in pack.runs]
-            how = {"device": worker.device, "size": SIZE, "load": load, "allowed": allowed}
+            how = {"device": worker.device, "size": _size(stage), "load": load, "allowed": allowed}
             taken, keep = 0, _kept(stage, evidence)
             late.clear()
             shown.expect(todo)
@@ -224,8 +232,7 @@ def _train(stage: str, worker: Worker) -> set[Run]:
                 deadline.finished(pack)
                 taken += 1
             if not taken:  # others train what is left
-                finals_follow = stage == "choose" and choose.final_runs(evidence) is None
-                if late or deadline.over or not finals_follow:
+                if late or deadline.over or not _more_follow(stage, evidence):
                     break
                 time.sleep(POLL_S)
     return late
@@ -237,12 +244,24 @@ def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
     if stage == "measure":
         wanted = model_runs(untaken(_measures(evidence), store))
         runs = keep = [run for run in runs if run in wanted]
-    return missing(runs, store, SIZE, keep)
+    return missing(runs, store, _size(stage), keep)
+
+
+def _size(stage: str) -> int:
+    """Of packs: on CPUs processes share the work, a model each."""
+    return 1 if stage == "ten" else SIZE
+
+
+def _more_follow(stage: str, evidence: Evidence) -> bool:
+    """Whether what is trained now makes further runs of the stage known."""
+    if stage == "ten":
+        return ten.more_follow(evidence)
+    return stage == "choose" and choose.final_runs(evidence) is None
 
 
 def _kept(stage: str, evidence: Evidence) -> list[Run]:
     """Runs whose weights are kept as they are trained: something will be measured on them."""
-    chosen = None if stage == "choose" else choose.chosen(evidence)
+    chosen = None if stage in ("choose", "ten") else choose.chosen(evidence)
     return measured.kept_runs(chosen) if chosen else []
 
 
@@ -277,8 +296,8 @@ def _report(stage: str, store: Store, evidence: Evidence) -> None:
     if todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))
         typer.echo(f"  {stage} takes about {whole} on an H200")
-    if stage == "choose" and choose.final_runs(evidence) is None:
-        typer.echo("The finals of a family follow when its trials are complete.")
+    if _more_follow(stage, evidence):
+        typer.echo(FOLLOWING[stage])
     if stage == "measure":
         wanted = _measures(evidence)
         left = len(untaken(wanted, store))

@@ -55,7 +55,7 @@ def in_trials(evidence: Evidence, family: str) -> tuple[Standing, ...]:
     for trial in trials(family):
         seeds.setdefault(trial.configuration, []).extend(trial.seeds)
     stage = STAGES["trials"]
-    found = [_standing(evidence, c, stage.runs(c, s)) for c, s in seeds.items()]
+    found = [standing(evidence, c, stage.runs(c, s)) for c, s in seeds.items()]
     return tuple(sorted(found, key=lambda s: s.mean))
 
 
@@ -91,7 +91,7 @@ def in_finals(evidence: Evidence, family: str) -> list[Standing]:
     """The family's finalists, best first; those that are recorded."""
     stage = STAGES["finals"]
     chosen = finalists(evidence, family) or ()
-    found = [_standing(evidence, c, stage.runs(c)) for c in chosen]
+    found = [standing(evidence, c, stage.runs(c)) for c in chosen]
     return sorted((s for s in found if s.nats), key=lambda s: s.mean)
 
 
@@ -112,7 +112,8 @@ def chosen(evidence: Evidence) -> Chosen | None:
     )
 
 
-def _standing(evidence: Evidence, configuration: Configuration, runs: list[Run]) -> Standing:
+def standing(evidence: Evidence, configuration: Configuration, runs: list[Run]) -> Standing:
+    """What was recorded of these runs of it."""
     there = _by_seed(evidence, runs[0])
     return Standing(configuration, tuple(there[r.seed] for r in runs if r.seed in there))
 

@@ -1,7 +1,6 @@
 """The pages: what the tables say, perplexity against d_osc, and the protocol beside them."""
 
 import math
-from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -11,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lohe.experiments import provenance
-from lohe.experiments.contest import alike, choose, law, measured, measured_tables, tables
+from lohe.experiments.contest import alike, choose, law, measured, measured_tables, tables, ten
 from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.second import answer, second_table
@@ -42,12 +41,14 @@ from lohe.train import brief
 from lohe.viz.style import drawing, save
 
 MADE = "Made by `lohe contest page` from the records in `results/`; not to be edited."
+ANSWERS = what_would_change_it, edges, answer, ten.answer
 OF_CHOOSING = tables.finalists, alike.table
 OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
     tables.confirmed,
     tables.controlled,
     second_table,
+    ten.table,
     tables.law_table,
     further,
     measured_tables.beyond,
@@ -110,7 +111,7 @@ def page(evidence: Evidence, stem: str) -> str:
         MADE,
         protocol()["question"],
         f"**{verdict(evidence)}**",
-        *(said for about in (what_would_change_it, edges, answer) if (said := about(evidence))),
+        *(said for about in ANSWERS if (said := about(evidence))),
         preset(evidence),
         *([f"![Perplexity against d_osc]({stem}.png)"] if drawable(evidence) else []),
         *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),
@@ -178,8 +179,7 @@ def made_by(evidence: Evidence) -> list[str]:
         for run in needed(chosen)
         if STAGES[name].test
     }
-    codes = Counter(r.code_version for run in scored for r in evidence.records(run))
-    said = ", ".join(f"{version} ({n})" for version, n in sorted(codes.items()))
+    said = tables.codes(r for run in scored for r in evidence.records(run))
     found = [f"Code of the models that were scored on test: {said}."] if said else []
     return found + provenance.notes(measured.measures(chosen), evidence)
 

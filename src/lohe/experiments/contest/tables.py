@@ -1,7 +1,8 @@
 """What the records say, as tables and one sentence. Pure functions; what is missing is said."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
 from functools import cache
 from typing import Any
 
@@ -53,11 +54,11 @@ def confirmed(evidence: Evidence) -> Table:
         there = confirm.records(evidence, c, "strict")
         beside = ("", "", "", "")  # by the strict protocol only
         if name in in_both_protocols(chosen):
-            apart, *_, p = _distance(f"{name}, published", found, corrected)
+            apart, *_, p = distance(f"{name}, published", found, corrected)
             by_published = confirm.records(evidence, c, "published")
             beside = (*perplexities(by_published), apart, p)
         row = (name, *shape(c), seeds_shown(there), *perplexities(there))
-        rows.append((*row, *_distance(name, found, corrected), *beside))
+        rows.append((*row, *distance(name, found, corrected), *beside))
     planned = f"Holm's correction is for the {len(found) - 1} comparisons that are planned besides "
     planned += "the primary test; one that lacks a seed or of which one diverged counts as 1."
     how = (f"{name}: {as_text(c)}." for name, c in to_confirm(chosen).items())
@@ -80,7 +81,7 @@ def controlled(evidence: Evidence) -> Table:
         row = (name, *shape(c), seeds_shown(there), *perplexities(there))
         planned = len(STAGES["controls"].seeds), len(STAGES["confirm"].seeds)
         to_ours = confirm.compare(there, ours, (name, "ours"), planned)
-        rows.append((*row, *_distance(name, found, corrected), change(to_ours)))
+        rows.append((*row, *distance(name, found, corrected), change(to_ours)))
     without, whole = (
         _counts(c).attention for c in (controls(chosen.ours)["no dynamics"], chosen.ours)
     )
@@ -121,8 +122,8 @@ def chosen_table(evidence: Evidence) -> Table:
             (
                 family,
                 f"{recorded}/{len(trial_runs(family))}",
-                _reached(first),
-                _reached(last),
+                reached(first),
+                reached(last),
                 as_text(shown.configuration) if shown else "",
             )
         )
@@ -142,7 +143,7 @@ def finalists(evidence: Evidence) -> Table:
         for standing in choose.in_finals(evidence, family):
             there = evidence.of(STAGES["finals"].runs(standing.configuration))
             later = seeds_shown(there), shown_finite(there, LATER)
-            rows.append((family, as_text(standing.configuration), _reached(standing), *later))
+            rows.append((family, as_text(standing.configuration), reached(standing), *later))
     columns = ("family", "which", "first half", "seeds", "second half")
     notes = [
         "30 epochs, best of each family first. Perplexity on the validation articles, strict: the "
@@ -228,9 +229,10 @@ def seeds_shown(there: Sequence[Record]) -> str:
     return f"{len(there)} ({', '.join(bad)} diverged)" if bad else str(len(there))
 
 
-def _distance(
+def distance(
     name: str, found: Mapping[str, Comparison | Undecided], corrected: Mapping[str, float]
 ) -> tuple[str, ...]:
+    """The cells of `DISTANCE`."""
     if name not in found:
         return ("", "", "", "")  # the best softmax itself
     c = found[name]
@@ -252,7 +254,14 @@ def _interval(low: float, high: float) -> str:
     return f"[{percent(low):+.2f}, {percent(high):+.2f}]"
 
 
-def _reached(standing: choose.Standing | None) -> str:
+def codes(records: Iterable[Record]) -> str:
+    """By which versions of the code they were made, and how many by each."""
+    found = Counter(r.code_version for r in records)
+    return ", ".join(f"{version} ({n})" for version, n in sorted(found.items()))
+
+
+def reached(standing: choose.Standing | None) -> str:
+    """Mean perplexity on the half that chooses."""
     if standing is None:
         return NO_RECORDS
     mean = standing.mean

@@ -126,6 +126,8 @@ STAGES: Mapping[str, Stage] = {
     "scale": Stage(epochs=30, seeds=(60, 61, 62), precision="tf32"),
     "rate": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),  # paired with T = 48's
     "rotary": Stage(epochs=30, seeds=tuple(range(100, 110)), test=True),
+    "ten, rates": Stage(epochs=10, seeds=(70,)),
+    "ten": Stage(epochs=10, seeds=tuple(range(80, 88)), test=True),
 }
 FINALISTS = 4  # of each family, both dropouts among them
 ASKED = (16, 32)  # d_osc at which a win is asked for
