@@ -109,7 +109,7 @@ def main() -> None:
     store = Store(options.store)
     runs = {f"{name}, seed 0": run_of(mechanism, 0) for name, mechanism in MODELS.items()}
     runs |= {f"{name}, seed 1": run_of(MODELS[name], 1) for name in TWICE}
-    found = looks.look(runs, lambda run: {"concentration": Concentration(run)}, store, options.data)
+    found = looks.look("behind_softmax", runs, looks.concentration, store, options.data)
     bench, untrained = (kind(store, "cpu", options.data) for kind in (Bench, Untrained))
     for name, there in found.items():
         there["untrained"] = Concentration(runs[name]).take(untrained).result

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 from lohe.bench.clock import HostClock, in_turns
 from lohe.bench.machine import machine
@@ -28,3 +29,10 @@ def save(name: str, result: dict[str, object]) -> Path:
     path = RESULTS / f"{name}.json"
     path.write_text(json.dumps({"machine": machine(), **result}, indent=1) + "\n")
     return path
+
+
+def saved(name: str) -> dict[str, Any]:
+    """What `save` wrote last, without the machine; nothing where there is no such file."""
+    path = RESULTS / f"{name}.json"
+    found = json.loads(path.read_text()) if path.exists() else {}
+    return {key: value for key, value in found.items() if key != "machine"}

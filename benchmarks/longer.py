@@ -13,23 +13,16 @@ import looks
 import quick
 from behind_softmax import MODELS, run_of
 from harness import save
-from lohe.experiments.measures import Measure
 from lohe.experiments.store.store import Store
-from lohe.experiments.studies.rank.concentration import Concentration
-from lohe.train import Run
 
-NAMES = ("p = 8, gain", "softmax, rotary", "softmax", "p = 8, gain, exp, rotary, d_osc 32")
+NAMES = ("p = 8, gain", "softmax, rotary", "p = 8, gain, exp, rotary, d_osc 32", "softmax")
 RUNS = {name: run_of(MODELS[name], 0, like="finals") for name in NAMES}
-
-
-def measures(run: Run) -> dict[str, Measure]:
-    return {"concentration": Concentration(run)}
 
 
 def main() -> None:
     options = looks.parser(__doc__).parse_args()
     quick.use(quick.ExactPack)
-    found = looks.look(RUNS, measures, Store(options.store), options.data)
+    found = looks.look("longer", RUNS, looks.concentration, Store(options.store), options.data)
     save("longer", found)
 
 

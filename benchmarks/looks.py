@@ -11,12 +11,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
+from harness import saved
+from lohe.bench.machine import processor
 from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.measures import Bench, Measure, measure_recipe, take
 from lohe.experiments.memory import keep_memory
 from lohe.experiments.runner import complete
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
+from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.models import Mechanism
 from lohe.models.positions import Positions
 from lohe.train import Run
@@ -43,6 +46,7 @@ def parser(about: str | None) -> argparse.ArgumentParser:
 
 
 def look(
+    file: str,
     runs: Mapping[str, Run],
     measures: Callable[[Run], Mapping[str, Measure]],
     store: Store,
@@ -50,28 +54,38 @@ def look(
 ) -> dict[str, Any]:
     """Train each run and take its measures, as far as nobody else does; what was found, by name.
 
-    Stopped at any moment, it continues; started twice, two processes share the work.
+    What the results file `file` has already is taken from there: a run is known by its name, and to
+    train it again, take it out. Stopped at any moment, it continues; started twice, two processes
+    share the work.
     """
     keep_memory()
-    bench = Bench(store, "cpu", data)
-    wanted = {name: measures(run) for name, run in runs.items()}
-    for name, run in runs.items():
+    bench, before = Bench(store, "cpu", data), saved(file)
+    todo = {name: run for name, run in runs.items() if name not in before}
+    wanted = {name: measures(run) for name, run in todo.items()}
+    for name, run in todo.items():
         for _ in complete([run], store, root=data, with_weights=[run]):
             print("trained", name, flush=True)
         if not store.missing(run.recipe(), [run.seed]):
             for measure in take(wanted[name].values(), bench):
                 print("measured", type(measure).__name__, "of", name, flush=True)
     found, lacking = {}, []
-    for name, run in runs.items():
+    for name, run in todo.items():
         recipes = {what: measure_recipe(measure) for what, measure in wanted[name].items()}
         recipes = {"trained": run.recipe(), **recipes}
         if any(store.missing(recipe, [run.seed]) for recipe in recipes.values()):
             lacking.append(name)
             continue
-        found[name] = {what: _shown(store.load(r)[run.seed]) for what, r in recipes.items()}
+        shown = {what: _shown(store.load(r)[run.seed]) for what, r in recipes.items()}
+        found[name] = {"processor": processor(), **shown}
     if lacking:
         print(f"Not here yet, or left to another process: {'; '.join(lacking)}. Run it again.")
-    return found
+    found = saved(file) | found  # by now others may have written theirs
+    return {name: found[name] for name in runs if name in found}
+
+
+def concentration(run: Run) -> dict[str, Measure]:
+    """How much of the attention one key gets."""
+    return {"concentration": Concentration(run)}
 
 
 def _shown(record: Record) -> dict[str, object]:

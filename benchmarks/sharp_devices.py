@@ -92,7 +92,8 @@ def measures(run: Run) -> dict[str, Measure]:
 def main() -> None:
     options = looks.parser(__doc__).parse_args()
     runs = {name: looks.run_of(mechanism) for name, mechanism in MODELS.items()}
-    save("sharp_devices", looks.look(runs, measures, Store(options.store), options.data))
+    found = looks.look("sharp_devices", runs, measures, Store(options.store), options.data)
+    save("sharp_devices", found)
 
 
 if __name__ == "__main__":

@@ -15,9 +15,7 @@ import quick
 from behind_softmax import MODELS, SHARP, run_of
 from harness import save
 from lohe.experiments.contest.trials import Configuration, controls
-from lohe.experiments.measures import Measure
 from lohe.experiments.store.store import Store
-from lohe.experiments.studies.rank.concentration import Concentration
 from lohe.train import Run
 
 TWICE = 2 * looks.RATE  # the least of the contest's stage `rate`
@@ -41,15 +39,11 @@ RUNS = {
 }
 
 
-def measures(run: Run) -> dict[str, Measure]:
-    return {"concentration": Concentration(run)}
-
-
 def main() -> None:
     options = looks.parser(__doc__).parse_args()
     quick.use()
     store = Store(options.store / "quick")  # behind_softmax.py has the same runs, not the same head
-    found = looks.look(RUNS, measures, store, options.data)
+    found = looks.look("which_part", RUNS, looks.concentration, store, options.data)
     save("which_part", {"products of the head": quick.QuickPack.products, **found})
 
 

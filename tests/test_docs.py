@@ -41,6 +41,9 @@ def test_the_tour():
     assert names["noisy"].isfinite().all()
     assert len(names["trained"].outcomes) == 3
     assert [round(x) for x in names["accuracy"].values()] == pytest.approx([82, 91, 94, 98], abs=1)
+    yields = sorted(names["yields"])
+    assert yields[:2] == pytest.approx([90, 97], abs=1)
+    assert yields[2:] == pytest.approx([98] * 18, abs=0.5)
 
 
 @pytest.fixture(scope="module")
