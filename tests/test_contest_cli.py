@@ -1,6 +1,8 @@
 """lohe contest: what it trains, in which order, and that choosing runs know nothing of test."""
 
+import re
 import shutil
+from dataclasses import replace
 from types import SimpleNamespace
 
 import pytest
@@ -321,9 +323,10 @@ def test_what_is_confirmed_is_measured_before_there_are_controls(chosen, root, t
     assert "none is recorded. Continue with `lohe contest confirm`" in said(result.stderr)
     won = choose.chosen(Evidence(Store(store).all(), Setting()))
     assert won is not None
-    ours = measured.models(won)["ours"][:1]
-    there = [r for r in Store(chosen[0]).all() if r.recipe == ours[0].recipe()]
-    Store(store).add(r for r in there if r.seed == ours[0].seed)  # confirmed, its weights lost
+    ours = measured.models(won)["ours"][0]
+    any_record = next(iter(Store(store).all()))
+    confirmed = replace(any_record, recipe=ours.recipe(), seed=ours.seed)  # its weights are lost
+    Store(store).add([confirmed])
     plan = contest("measure", store, "--dry-run").stdout
     assert plan.startswith("measure: 1 models, 0 recorded, 1 to train")
 
@@ -346,6 +349,10 @@ def test_ten_epochs_are_beside_the_contest(chosen, root, tmp_path):
     assert again.stdout == result.stdout
     assert "training" not in again.stderr
     assert "ten" not in contest_cli.WORK
+    Store(tmp_path / "part").add(records[:-1])
+    plan = contest("ten", tmp_path / "part", "--dry-run").stdout
+    assert re.search(r"1 to train\n.* 1 epochs: about \d+ s\n  In all about \d+ s, by what", plan)
+    assert "time unknown" in contest("ten", tmp_path / "none", "--dry-run").stdout
     assert contest("page", tmp_path / "store", "--out", tmp_path / "page.md").exit_code == 0
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| oscillator, exp, rotary | 32 | 8 | learned |" in text

@@ -1,6 +1,7 @@
 """`lohe contest`: oscillators against every softmax, by a protocol committed before the runs."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -19,7 +20,7 @@ from lohe.experiments.contest.trials import (
     trial_runs,
 )
 from lohe.experiments.deadline import Deadline
-from lohe.experiments.estimates import duration
+from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, untaken
 from lohe.experiments.memory import keep_memory
@@ -101,7 +102,7 @@ def contest_command(
             _runs(stage, _evidence(records))  # refuses what is too early
         failed: list[Measure] = []
         if not dry_run:
-            deadline = Deadline(minutes, lambda pack: seconds(pack.run, len(pack.seeds)))
+            deadline = Deadline(minutes, _guess(stage, records))
             worker = Worker(records, device_name(device), data, deadline, failed=failed)
             if worker.device == "cpu":
                 keep_memory()
@@ -247,6 +248,15 @@ def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
     return missing(runs, store, _size(stage), keep)
 
 
+def _guess(stage: str, store: Store) -> Callable[[Pack], float | None]:
+    """Seconds that a pack may take: by the speed that the protocol states for its GPU; for `ten`
+    by what such packs took on CPUs. None: unknown."""
+    if stage != "ten":
+        return lambda pack: seconds(pack.run, len(pack.seeds))
+    estimates = Estimates(quietly(store), "cpu")
+    return lambda pack: (estimates.pack(pack) or (None,))[0]
+
+
 def _size(stage: str) -> int:
     """Of packs: on CPUs processes share the work, a model each."""
     return 1 if stage == "ten" else SIZE
@@ -281,7 +291,7 @@ def _measure(worker: Worker) -> None:
 
 
 def _report(stage: str, store: Store, evidence: Evidence) -> None:
-    """What is there, what remains, and how long it may take on the protocol's GPU."""
+    """What is there, what remains, and how long it may take."""
     try:
         runs, todo = _runs(stage, evidence), _missing(stage, store, evidence)
     except TooEarly:
@@ -289,11 +299,17 @@ def _report(stage: str, store: Store, evidence: Evidence) -> None:
         return
     waiting = sum(len(pack.seeds) for pack in todo)
     typer.echo(f"{stage}: {len(runs)} models, {len(runs) - waiting} recorded, {waiting} to train")
+    guess, known = _guess(stage, store), list[float]()
     for pack in todo:
-        about, run = duration(seconds(pack.run, len(pack.seeds))), pack.run
+        run, about = pack.run, guess(pack)
+        known += [] if about is None else [about]
         how = f"learning rate {run.optimizer.lr:g}, dropout {run.model.dropout:g}"
-        typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: about {about}")
-    if todo:
+        long = "time unknown" if about is None else f"about {duration(about)}"
+        typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: {long}")
+    if todo and stage == "ten":
+        if len(known) == len(todo):
+            typer.echo(f"  In all about {duration(sum(known))}, by what is recorded from CPUs")
+    elif todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))
         typer.echo(f"  {stage} takes about {whole} on an H200")
     if _more_follow(stage, evidence):

@@ -114,7 +114,7 @@ def test_what_is_said_is_what_the_tests_say(ours, turned, said):
     table = ten.table(evidence)
     assert [row[0] for row in table.rows] == [OURS, TURNED, RIVAL]
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    assert not any("Still to be trained" in note for note in table.notes)
+    assert not any("still to be trained" in note for note in table.notes)
 
 
 def test_nothing_is_said_before_all_seeds_are_there():
@@ -123,14 +123,14 @@ def test_nothing_is_said_before_all_seeds_are_there():
     assert set(ten.p_values(ten.comparisons(evidence)).values()) == {1.0}
     table = ten.table(evidence)
     assert "softmax, rotary has 7 of 8 seeds" in table.rows[0]
-    assert "Still to be trained: 1 models." in table.notes
+    assert "Models still to be trained: 1." in table.notes
     nothing = made.evidence([])
     assert ten.answer(nothing) == ""
     assert ten.table(nothing).rows == []
     assert ten.table(nothing).title not in page.page(nothing, "x")
     begun = at({2e-3: 90})
-    assert ten.table(begun).rows[0][5] == "0.002: 90.00 (1 seeds)"
-    assert "Still to be trained: 29 models." in ten.table(begun).notes
+    assert ten.table(begun).rows[0][5] == "0.002: 90.00 (1 seed)"
+    assert "Models still to be trained: 29." in ten.table(begun).notes
 
 
 def test_what_diverged_is_undecided():

@@ -264,8 +264,10 @@ def reached(standing: choose.Standing | None) -> str:
     """Mean perplexity on the half that chooses."""
     if standing is None:
         return NO_RECORDS
-    mean = standing.mean
-    return f"{math.exp(mean):.2f} ({len(standing.nats)} seeds)" if mean < math.inf else "diverged"
+    mean, n = standing.mean, len(standing.nats)
+    if mean == math.inf:
+        return "diverged"
+    return f"{math.exp(mean):.2f} ({n} {'seed' if n == 1 else 'seeds'})"
 
 
 def curve_name(name: str, chosen: Chosen) -> str:

@@ -127,20 +127,25 @@ def table(evidence: Evidence) -> Table:
     notes = [
         "10 epochs, float32 on CPUs, dropout 0.1. Each at the learning rate of lowest perplexity "
         f"on the first half of validation, of one seed; then {planned()} fresh seeds, scored on "
-        "test once. It stands beside the contest, and decides nothing of it.",
+        "test once. It stands beside the contest, and decides nothing of it. The rotary softmax "
+        "has no table of positions, which oscillators have in their anchors.",
         *PERPLEXITY,
         "to rotary softmax: change of test perplexity in per cent with its 95 % interval by Welch; "
         "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p-value: "
         "Welch's, Holm-corrected over the two oscillators.",
         *([f"Code: {said}."] if (said := codes(r for x in there.values() for r in x)) else []),
-        *([f"Still to be trained: {left}."] if (left := _left(evidence, len(known))) else []),
+        *(
+            [f"Models still to be trained: {left}."]
+            if (left := _left(evidence, len(known)))
+            else []
+        ),
     ]
     return Table(TITLE, COLUMNS, rows if begun else [], notes)
 
 
-def _left(evidence: Evidence, known: int) -> str:
-    left = len(choose.missing(evidence, known_runs(evidence)))
-    return f"{left + planned() * (len(CONTENDERS) - known)} models" if left else ""
+def _left(evidence: Evidence, known: int) -> int:
+    missing = len(choose.missing(evidence, known_runs(evidence)))
+    return missing + planned() * (len(CONTENDERS) - known)
 
 
 def answer(evidence: Evidence) -> str:
