@@ -125,10 +125,11 @@ def table(evidence: Evidence) -> Table:
         rows.append((name, *cells, *distance(name, found, corrected)))
     begun = any(s.nats for c in CONTENDERS.values() for s in tried(evidence, c))
     notes = [
-        "10 epochs, float32 on CPUs, dropout 0.1. Each at the learning rate of lowest perplexity "
-        f"on the first half of validation, of one seed; then {planned()} fresh seeds, scored on "
-        "test once. It stands beside the contest, and decides nothing of it. The rotary softmax "
-        "has no table of positions, which oscillators have in their anchors.",
+        "10 epochs on CPUs, float32 but for the head's products in training (bfloat16 operands), "
+        "dropout 0.1. Each at the learning rate of lowest perplexity on the first half of "
+        f"validation, of one seed; then {planned()} fresh seeds, scored on test once. It stands "
+        "beside the contest, and decides nothing of it. The rotary softmax has no table of "
+        "positions, which oscillators have in their anchors.",
         *PERPLEXITY,
         "to rotary softmax: change of test perplexity in per cent with its 95 % interval by Welch; "
         "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p-value: "
