@@ -17,8 +17,8 @@ from statistics import fmean
 from torch import nn
 
 from harness import save
+from lohe.experiments import cpu
 from lohe.experiments.measures import Bench
-from lohe.experiments.memory import keep_memory
 from lohe.experiments.setting import COMPACT
 from lohe.experiments.shipping import shipped
 from lohe.experiments.store.store import Store
@@ -62,7 +62,7 @@ def models(bench: Bench) -> Iterator[tuple[str, Run, nn.Module]]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
-    keep_memory()
+    cpu.get_ready()
     bench = Bench(Store(Path("results")), "cpu", parser.parse_args().data)
     result: dict[str, dict] = {}
     for name, run, model in models(bench):

@@ -25,9 +25,9 @@ from behind_softmax import MODELS, run_of
 from harness import save
 from lohe import ops, sphere
 from lohe.attention import OscillatorAttention
+from lohe.experiments import cpu
 from lohe.experiments.contest.rotary import RotaryOscillatorAttention
 from lohe.experiments.measures import Bench
-from lohe.experiments.memory import keep_memory
 from lohe.experiments.runner import complete
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.robust.physics import (
@@ -140,7 +140,7 @@ def spans(softmax: nn.Module, windows: Split) -> dict[str, float]:
 
 def main() -> None:
     options = looks.parser(__doc__).parse_args()
-    keep_memory()
+    cpu.get_ready()
     store = Store(options.store)
     bench = Bench(store, "cpu", options.data)
     run = run_of(MODELS["softmax, rotary"], seed=0)

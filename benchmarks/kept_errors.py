@@ -24,8 +24,8 @@ from torch import nn
 import longer
 from at_stake import BATCH, EXAMPLES, METRICS, models
 from harness import save, saved
+from lohe.experiments import cpu
 from lohe.experiments.measures import Bench
-from lohe.experiments.memory import keep_memory
 from lohe.experiments.setting import COMPACT
 from lohe.experiments.store.store import Store
 from lohe.experiments.studies.robust.physics import (
@@ -120,7 +120,7 @@ def main() -> None:
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
     parser.add_argument("--store", type=Path, default=Path("results"), help="of longer.py")
     options = parser.parse_args()
-    keep_memory()
+    cpu.get_ready()
     bench = Bench(Store(options.store), "cpu", options.data)
     settings = {"corpora": COMPACT.name, "examples": EXAMPLES, "tuned on": SEEN, "rates": RATES}
     result = saved("kept_errors")

@@ -13,9 +13,9 @@ from typing import Any, Literal
 
 from harness import saved
 from lohe.bench.machine import processor
+from lohe.experiments import cpu
 from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.measures import Bench, Measure, measure_recipe, take
-from lohe.experiments.memory import keep_memory
 from lohe.experiments.runner import complete
 from lohe.experiments.store.records import Record
 from lohe.experiments.store.store import Store
@@ -58,7 +58,7 @@ def look(
     train it again, take it out. Stopped at any moment, it continues; started twice, two processes
     share the work.
     """
-    keep_memory()
+    cpu.get_ready()
     bench, before = Bench(store, "cpu", data), saved(file)
     todo = {name: run for name, run in runs.items() if name not in before}
     wanted = {name: measures(run) for name, run in todo.items()}

@@ -2,8 +2,8 @@
 
 Most of a step of WikiText-2 on one core is the head of 10,000 words: three products, and passes
 over 123 MB of logits between them. Here a few rows at a time go through all of it while they are in
-the cache, and the products round their operands to bfloat16 (sums are float32), which processors
-with AMX do several times faster. Everything else is `lohe.train`'s own.
+the cache, and the products may round their operands to bfloat16 (sums are float32): processors
+with AMX do, and are several times faster; on others they stay exact. All else is `lohe.train`'s.
 
     OMP_NUM_THREADS=1 python benchmarks/quick.py --data ROOT   # results/quick.json, two minutes
 
@@ -14,6 +14,8 @@ import argparse
 import copy
 import math
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +27,8 @@ from torch.func import functional_call
 
 from behind_softmax import MODELS, run_of
 from harness import save
-from lohe.experiments.memory import keep_memory
+from lohe.experiments import cpu
+from lohe.experiments.products import rounded
 from lohe.tasks.language import PAD
 from lohe.train import loop
 from lohe.train.pack import Pack, Parameters
@@ -45,12 +48,8 @@ class HeadLoss(Function):
     def forward(
         x: Tensor, w: Tensor, b: Tensor, targets: Tensor, products: str
     ) -> tuple[Tensor, ...]:
-        matmul = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
-        before, matmul.fp32_precision = matmul.fp32_precision, products
-        try:
+        with made_of(products):
             made = [_one(*of_model) for of_model in zip(x, w, b, targets, strict=True)]
-        finally:
-            matmul.fp32_precision = before
         return tuple(torch.stack(parts) for parts in zip(*made, strict=True))
 
     @staticmethod
@@ -73,6 +72,23 @@ class HeadLoss(Function):
         moved = (into_models(t, d, size) for t, d in zip(tensors, in_dims[:-1], strict=True))
         made = HeadLoss.apply(*moved, products)
         return tuple(t.unflatten(0, (size, -1)) for t in made), (0,) * len(made)
+
+
+@contextmanager
+def made_of(products: str) -> Iterator[None]:
+    """Products of float32 may round to this, "bf16" or "ieee"."""
+    matmul = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
+    before, matmul.fp32_precision = matmul.fp32_precision, products
+    try:
+        yield
+    finally:
+        matmul.fp32_precision = before
+
+
+def rounds() -> bool:
+    """Whether products that may round to bfloat16 do, on this processor."""
+    with made_of("bf16"):
+        return rounded()
 
 
 def _one(x: Tensor, w: Tensor, b: Tensor, targets: Tensor) -> tuple[Tensor, ...]:
@@ -98,7 +114,7 @@ def _one(x: Tensor, w: Tensor, b: Tensor, targets: Tensor) -> tuple[Tensor, ...]
 
 
 class QuickPack(Pack):
-    """A pack of language models whose loss is made by `HeadLoss`."""
+    """A pack of language models whose loss is made by `HeadLoss`, rounded where that is faster."""
 
     products = "bf16"
 
@@ -128,7 +144,7 @@ class ExactPack(QuickPack):
 
 def use(pack: type[QuickPack] = QuickPack) -> None:
     """Train so from now on, in this process."""
-    keep_memory()
+    cpu.get_ready()
     loop.Pack = pack
 
 
@@ -136,7 +152,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
     options = parser.parse_args()
-    keep_memory()
+    cpu.get_ready()
     rows = []
     for name in ("p = 8, gain", "softmax, rotary"):
         run = replace(run_of(MODELS[name], 0), clip=math.inf)  # gradients as they are

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
-from lohe.experiments import terminal, weights
+from lohe.experiments import cpu, terminal, weights
 from lohe.experiments.contest import choose, measured, page, tables, ten
 from lohe.experiments.contest.trials import (
     FAMILIES,
@@ -23,7 +23,6 @@ from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, untaken
-from lohe.experiments.memory import keep_memory
 from lohe.experiments.runner import Pack, complete, missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.store import Store
@@ -105,7 +104,7 @@ def contest_command(
             deadline = Deadline(minutes, _guess(stage, records))
             worker = Worker(records, device_name(device), data, deadline, failed=failed)
             if worker.device == "cpu":
-                keep_memory()
+                cpu.get_ready()
             if stage == "all":
                 _work_all(worker)
             else:

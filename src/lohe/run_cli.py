@@ -16,6 +16,7 @@ from lohe.experiments import (
     all_measures,
     all_runs,
     chosen,
+    cpu,
     item,
     provenance,
     report,
@@ -32,7 +33,6 @@ from lohe.experiments.measures import (
     model_runs,
     untaken,
 )
-from lohe.experiments.memory import keep_memory
 from lohe.experiments.report import Section
 from lohe.experiments.runner import Logger, Pack, complete, missing
 from lohe.experiments.setting import COMPACT, CORPORA, PAPERS, Corpora, Setting
@@ -132,7 +132,7 @@ def run_command(
             _plan(runs, models, measures, records, pack, where)
         else:
             if where == "cpu":
-                keep_memory()
+                cpu.get_ready()
             deadline = Deadline(minutes, _guess(records, where))
             with _logger(tensorboard) as log:
                 held = _train(runs + models, models, records, where, pack, data, log, deadline)

@@ -6,6 +6,7 @@ from dataclasses import replace
 import contest_records as made
 import pytest
 
+from lohe.experiments import runner
 from lohe.experiments.contest import choose, confirm, page, ten
 from lohe.experiments.contest.confirm import Undecided
 from lohe.experiments.contest.trials import FAMILIES, STAGES, protocol
@@ -72,6 +73,14 @@ def test_the_contenders_are_what_led_the_trials_with_the_order_of_batches_shared
     assert {run.paired for run in runs} == {True}
     assert {run.epochs for run in runs} == {10}
     assert len({key(run.recipe()) for run in runs}) == 6
+
+
+def test_a_seed_is_trained_by_all_three_before_the_next():
+    """So that machines, of which sittings have different ones, fall on the three alike."""
+    runs = ten.known_runs(held(99.5, 98.0))[-24:]
+    packs = runner.packs(runs, 1)
+    assert [p.seeds[0] for p in packs] == [seed for seed in range(80, 88) for _ in range(3)]
+    assert [p.run.model for p in packs] == [p.run.model for p in packs[:3]] * 8
 
 
 # the tests

@@ -36,8 +36,9 @@ def finished(runs, store, **how) -> list[list[int]]:
 def test_runs_of_a_recipe_are_packed_in_the_order_they_come():
     runs = seeds(4, 0) + seeds(7, attention=Oscillator()) + seeds(1, 2, 3)
     found = packs(runs, 2)
-    assert [pack.seeds for pack in found] == [[4, 0], [1, 2], [3], [7]]
-    assert [type(pack.run.model.attention) for pack in found] == [Softmax] * 3 + [Oscillator]
+    assert [pack.seeds for pack in found] == [[4, 0], [7], [1, 2], [3]]
+    kinds = [Softmax, Oscillator, Softmax, Softmax]
+    assert [type(pack.run.model.attention) for pack in found] == kinds
     assert {pack.run.seed for pack in found} == {0}
 
 

@@ -20,7 +20,7 @@ from lohe.demo import figures, nine, report, sentence, terminal, training, verdi
 from lohe.demo.plan import OSCILLATOR, Plan
 from lohe.demo.report import Part
 from lohe.demo.training import Learned
-from lohe.experiments.memory import keep_memory
+from lohe.experiments import cpu
 from lohe.experiments.store import files
 from lohe.experiments.studies.robust import physics
 from lohe.experiments.studies.robust.physics import Measured
@@ -43,7 +43,7 @@ def main(out: Path, *, quick: bool = False, plan: Plan | None = None) -> None:
         console.print(f"Picture: {nine.draw(settled, out / 'settling.png')}\n")
     if quick:
         return
-    keep_memory()
+    cpu.get_ready()
     with clock(seconds, "training"):
         train(plan, out, console)
     with clock(seconds, "physics"), one_thread():

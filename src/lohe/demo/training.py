@@ -24,7 +24,7 @@ import torch
 from torch import Tensor, nn
 
 from lohe.demo.plan import Plan
-from lohe.experiments.memory import keep_memory
+from lohe.experiments import cpu
 from lohe.experiments.runner import Pack, complete, file_name, records
 from lohe.experiments.store import files
 from lohe.experiments.store.locks import Busy, Lost
@@ -210,7 +210,7 @@ def _work(job: Job, pipe: Connection) -> None:
     """In the process of one job."""
     threading.Thread(target=_end_with_parent, daemon=True).start()
     torch.set_num_threads(1)
-    keep_memory()
+    cpu.get_ready()
     try:
         finish(job, lambda name, what, done, of: pipe.send((what, done, of)))
     except Exception as error:

@@ -50,16 +50,17 @@ class Pack:
 
 
 def packs(runs: Iterable[Run], size: int) -> list[Pack]:
-    """Runs grouped by recipe, each seed once, in the order in which they first appear."""
-    groups: dict[str, dict[int, Run]] = {}
-    for run in runs:
-        groups.setdefault(key(run.recipe()), {})[run.seed] = run
-    found = []
+    """Runs grouped by recipe, each seed once, in the order in which the first of each appears."""
+    groups: dict[str, dict[int, int]] = {}  # seeds, and where they appear
+    for n, run in enumerate(runs := list(runs)):
+        groups.setdefault(key(run.recipe()), {}).setdefault(run.seed, n)
+    found = dict[int, Pack]()
     for group in groups.values():
-        seeds, first = list(group), next(iter(group.values()))
+        seeds, places = list(group), list(group.values())
+        first = replace(runs[places[0]], seed=0)
         for n in range(0, len(seeds), size):
-            found.append(Pack(replace(first, seed=0), seeds[n : n + size]))
-    return found
+            found[places[n]] = Pack(first, seeds[n : n + size])
+    return [found[place] for place in sorted(found)]
 
 
 def missing(

@@ -78,10 +78,11 @@ def settled(evidence: Evidence) -> dict[str, Configuration]:
 
 
 def known_runs(evidence: Evidence) -> list[Run]:
-    """All that is needed, as far as it is known by now; learning rates first."""
+    """All that is needed, as far as it is known by now: learning rates first, then seed by seed."""
     rates = [s.configuration for c in CONTENDERS.values() for s in tried(evidence, c)]
     runs = [run for c in rates for run in STAGES["ten, rates"].runs(c)]
-    return runs + [run for c in settled(evidence).values() for run in STAGES["ten"].runs(c)]
+    scored = (STAGES["ten"].runs(c) for c in settled(evidence).values())
+    return runs + [run for of_seed in zip(*scored, strict=True) for run in of_seed]
 
 
 def more_follow(evidence: Evidence) -> bool:
@@ -125,11 +126,11 @@ def table(evidence: Evidence) -> Table:
         rows.append((name, *cells, *distance(name, found, corrected)))
     begun = any(s.nats for c in CONTENDERS.values() for s in tried(evidence, c))
     notes = [
-        "10 epochs on CPUs, float32 but for the head's products in training (bfloat16 operands), "
-        "dropout 0.1. Each at the learning rate of lowest perplexity on the first half of "
-        f"validation, of one seed; then {planned()} fresh seeds, scored on test once. It stands "
-        "beside the contest, and decides nothing of it. The rotary softmax has no table of "
-        "positions, which oscillators have in their anchors.",
+        "10 epochs on CPUs, float32, but that processors with AMX round the operands of the "
+        "head's products to bfloat16 in training; dropout 0.1. Each at the learning rate of "
+        f"lowest perplexity on the first half of validation, of one seed; then {planned()} fresh "
+        "seeds, scored on test once. It stands beside the contest, and decides nothing of it. The "
+        "rotary softmax has no table of positions, which oscillators have in their anchors.",
         *PERPLEXITY,
         "to rotary softmax: change of test perplexity in per cent with its 95 % interval by Welch; "
         "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p-value: "
