@@ -1,6 +1,8 @@
 """Fixtures shared by all tests. Randomness enters only through `rng`."""
 
+from collections.abc import Iterator
 from importlib.util import find_spec
+from typing import Any
 
 import pytest
 import torch
@@ -17,6 +19,15 @@ settings.load_profile("lohe")
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """The slow ones first, so that no worker is left alone with one of them at the end."""
     items.sort(key=lambda item: item.get_closest_marker("slow") is None)
+
+
+@pytest.fixture(autouse=True)
+def products_as_they_were() -> Iterator[None]:
+    """Commands that train on a CPU choose for the whole process, which all tests share."""
+    of: Any = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
+    before = of.fp32_precision
+    yield
+    of.fp32_precision = before
 
 
 @pytest.fixture

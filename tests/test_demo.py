@@ -18,6 +18,7 @@ import short_sva
 from lohe import demo
 from lohe.demo import nine, terminal, training, verdicts
 from lohe.demo.plan import OSCILLATOR, SOFTMAX, Plan
+from lohe.experiments.products import quick_products
 from lohe.experiments.reported import published
 from lohe.experiments.studies.robust.physics import GRID, HORIZONS, Measured
 from lohe.experiments.verdicts import Estimate
@@ -201,6 +202,7 @@ def test_killed_without_warning_it_continues_to_the_same_models(tmp_path, one_th
     assert children
     wait_until(lambda: not any(alive(pid) for pid in children))
     assert not mine.finished
+    quick_products()  # as in the process that was killed
     epochs = []
     training.finish(mine, lambda name, what, done, of: epochs.append(done))
     assert min(done for done in epochs if done) > 3  # it did not begin again

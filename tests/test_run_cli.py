@@ -67,9 +67,9 @@ def test_another_precision_is_recorded_and_shown_apart(tmp_path):
     assert "precision='half' is not known" in " ".join(refused.stderr.split())
 
 
-def test_memory_is_kept_where_something_may_be_trained(tmp_path, monkeypatch):
+def test_the_cpu_is_got_ready_where_something_may_be_trained(tmp_path, monkeypatch):
     asked = []
-    monkeypatch.setattr(run_cli, "keep_memory", lambda: asked.append(1))
+    monkeypatch.setattr(run_cli.cpu, "get_ready", lambda: asked.append(1))
     how = ["run", "table2", "--scale", "smoke", "--store", tmp_path, "--device", "cpu"]
     lohe(*how, "--dry-run")
     assert asked == []

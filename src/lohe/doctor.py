@@ -11,6 +11,7 @@ import torch
 
 from lohe import __version__, sphere
 from lohe.bench.machine import version
+from lohe.experiments.products import held_back
 from lohe.tasks.root import data_root
 from lohe.tasks.verify import list_corpora
 
@@ -83,7 +84,8 @@ def devices() -> Iterator[Finding]:
     """The devices that torch can use here, named as torch names them."""
     simd = torch.backends.cpu.get_cpu_capability()
     threads = f"{torch.get_num_threads()} of {os.cpu_count()} threads"
-    yield Finding("cpu", "ok", f"{platform.machine()}, {threads}, {simd}")
+    slow = ", MKL takes AVX2: train with `lohe run`, which uses oneDNN" if held_back() else ""
+    yield Finding("cpu", "ok", f"{platform.machine()}, {threads}, {simd}{slow}")
     for i in range(torch.cuda.device_count()):
         gpu = torch.cuda.get_device_properties(i)
         size = f"{gpu.total_memory / 2**30:.0f} GiB"

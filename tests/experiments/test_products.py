@@ -9,11 +9,8 @@ MATMUL = torch.backends.mkldnn.matmul
 
 
 @pytest.fixture(autouse=True)
-def as_it_was():
-    """The setting is of the whole process."""
-    before, MATMUL.fp32_precision = MATMUL.fp32_precision, "none"
-    yield
-    MATMUL.fp32_precision = before
+def nothing_chosen():
+    MATMUL.fp32_precision = "none"
 
 
 def test_products_that_are_handed_over_are_still_of_float32(monkeypatch):
