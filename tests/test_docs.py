@@ -44,6 +44,7 @@ def test_the_tour():
     yields = sorted(names["yields"])
     assert yields[:2] == pytest.approx([90, 97], abs=1)
     assert yields[2:] == pytest.approx([98] * 18, abs=0.5)
+    assert names["calibrated"] == pytest.approx(98, abs=0.5)
     assert names["tuned"] == pytest.approx(97, abs=1)
 
 
