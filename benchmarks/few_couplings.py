@@ -5,8 +5,9 @@ errors and a few lose much. Which errors are those of? What brings most back whe
 on devices of kept_errors.py, is then tested on devices that nobody has looked at: as they are, with
 it right, and with all else right.
 
-*Agreement* (ten packaged models, one layer and head): each of the 81 couplings, on every device
-that loses more than five points of accuracy; the two that help most often.
+*Agreement* (ten packaged models, one layer and head): each of the 81 couplings, 15 of which the
+answer depends on, on every device that loses more than five points of accuracy; the two that help
+most often.
 *Language* (the packaged model of WikiText-2, two layers of four heads): each head, on the three
 worst devices; and within the best head the couplings of words with themselves, or with the first.
 
