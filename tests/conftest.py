@@ -2,7 +2,6 @@
 
 from collections.abc import Iterator
 from importlib.util import find_spec
-from typing import Any
 
 import pytest
 import torch
@@ -22,12 +21,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 
 @pytest.fixture(autouse=True)
-def products_as_they_were() -> Iterator[None]:
-    """Commands that train on a CPU choose for the whole process, which all tests share."""
-    of: Any = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]
-    before = of.fp32_precision
+def products_unchosen() -> Iterator[None]:
+    """Commands that train on a CPU choose for the whole process, which all tests share; so do
+    fixtures of a module that call one."""
     yield
-    of.fp32_precision = before
+    torch.backends.mkldnn.matmul.fp32_precision = "none"
 
 
 @pytest.fixture
