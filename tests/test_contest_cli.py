@@ -341,7 +341,7 @@ def test_ten_epochs_are_beside_the_contest(chosen, root, tmp_path):
     assert first.startswith(f"ten: {len(records)} models, {len(records)} recorded")
     tested = [r for r in records if r.recipe["task"]["test"]]
     assert {r.seed for r in tested} == set(STAGES["ten"].seeds)
-    assert len(tested) == 6
+    assert len(tested) == 14
     assert all("article_nll" in r.notes["parts"]["test"] for r in tested)
     assert not any("test.nats" in r.result for r in records if r not in tested)
     assert {r.notes["pack"] for r in tested} == {str(seed) for seed in STAGES["ten"].seeds}
@@ -353,6 +353,13 @@ def test_ten_epochs_are_beside_the_contest(chosen, root, tmp_path):
     plan = contest("ten", tmp_path / "part", "--dry-run").stdout
     assert re.search(r"1 to train\n.* 1 epochs: about \d+ s\n  In all about \d+ s, by what", plan)
     assert "time unknown" in contest("ten", tmp_path / "none", "--dry-run").stdout
+    Store(tmp_path / "rates").add([r for r in records if r not in tested])
+    on_cpu, on_gpu = (
+        contest("ten", tmp_path / "rates", "--dry-run", "--device", kind).stdout
+        for kind in ("cpu", "cuda")
+    )
+    assert on_cpu.count("seeds 80,") == on_cpu.count("seeds 81,") == 7  # a model a pack
+    assert on_gpu.count("seeds 80-81,") == 7  # all seeds of a contender at once
     assert contest("page", tmp_path / "store", "--out", tmp_path / "page.md").exit_code == 0
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     assert "| oscillator, exp, rotary | 32 | 8 | learned |" in text

@@ -70,7 +70,7 @@ def contest_command(
     rotary    ours with rotary positions in its couplings; after controls
     measure   rank, gain, imperfect devices, longer windows; after confirm
     all       these in order; models are measured as soon as they are confirmed
-    ten       beside them: ten epochs at the best learning rate, for CPUs
+    ten       beside them: ten epochs at the best learning rate; CPUs will do
     page      write the page, its figures and the protocol from the records
 
     \b
@@ -101,7 +101,7 @@ def contest_command(
             _runs(stage, _evidence(records))  # refuses what is too early
         failed: list[Measure] = []
         if not dry_run:
-            deadline = Deadline(minutes, _guess(stage, records))
+            deadline = Deadline(minutes, _guess(stage, records, _kind(device)))
             worker = Worker(records, device_name(device), data, deadline, failed=failed)
             if worker.device == "cpu":
                 cpu.get_ready()
@@ -111,7 +111,7 @@ def contest_command(
                 _work(stage, worker)
         evidence = _evidence(records)
         for one in WORK if stage == "all" else (stage,):
-            _report(one, records, evidence)
+            _report(one, records, evidence, _kind(device))
         terminal.show((ten.table if stage == "ten" else tables.chosen_table)(evidence))
         for measure in failed:
             typer.echo(f"Not measured, it failed as said above: {measure_name(measure)}", err=True)
@@ -149,7 +149,7 @@ def _work_all(worker: Worker) -> None:
             except TooEarly:
                 continue
             late = _work(stage, worker)
-            left = _missing(stage, worker.store, _evidence(worker.store))
+            left = _missing(stage, worker.store, _evidence(worker.store), worker.device)
             held = held or any(not late.issuperset(pack.runs) for pack in left)
             if stage in ("confirm", "controls"):  # while weights are there: the machine may be lent
                 _measure(worker)
@@ -220,9 +220,10 @@ def _train(stage: str, worker: Worker) -> set[Run]:
                 return data
             return replace(data, splits={k: x for k, x in data.splits.items() if k != "test"})
 
-        while todo := _missing(stage, store, evidence := _evidence(store)):
+        size = _size(stage, worker.device)
+        how = {"device": worker.device, "size": size, "load": load, "allowed": allowed}
+        while todo := _missing(stage, store, evidence := _evidence(store), worker.device):
             runs = [run for pack in todo for run in pack.runs]
-            how = {"device": worker.device, "size": _size(stage), "load": load, "allowed": allowed}
             taken, keep = 0, _kept(stage, evidence)
             late.clear()
             shown.expect(todo)
@@ -238,27 +239,33 @@ def _train(stage: str, worker: Worker) -> set[Run]:
     return late
 
 
-def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
-    """Without a record; for measurements that are not taken, without weights."""
+def _missing(stage: str, store: Store, evidence: Evidence, device: str) -> list[Pack]:
+    """Without a record; for measurements that are not taken, without weights. In packs for a device
+    of this kind."""
     runs, keep = _runs(stage, evidence), []
     if stage == "measure":
         wanted = model_runs(untaken(_measures(evidence), store))
         runs = keep = [run for run in runs if run in wanted]
-    return missing(runs, store, _size(stage), keep)
+    return missing(runs, store, _size(stage, device), keep)
 
 
-def _guess(stage: str, store: Store) -> Callable[[Pack], float | None]:
+def _guess(stage: str, store: Store, kind: str) -> Callable[[Pack], float | None]:
     """Seconds that a pack may take: by the speed that the protocol states for its GPU; for `ten`
-    by what such packs took on CPUs. None: unknown."""
+    by what such packs took on such devices. None: unknown."""
     if stage != "ten":
         return lambda pack: seconds(pack.run, len(pack.seeds))
-    estimates = Estimates(quietly(store), "cpu")
+    estimates = Estimates(quietly(store), kind)
     return lambda pack: (estimates.pack(pack) or (None,))[0]
 
 
-def _size(stage: str) -> int:
+def _kind(device: str) -> str:
+    """cpu or cuda. A plan may be for a machine that is not this one."""
+    return "cuda" if device.startswith("cuda") else device_name(device)
+
+
+def _size(stage: str, device: str) -> int:
     """Of packs: on CPUs processes share the work, a model each."""
-    return 1 if stage == "ten" else SIZE
+    return 1 if stage == "ten" and device == "cpu" else SIZE
 
 
 def _more_follow(stage: str, evidence: Evidence) -> bool:
@@ -289,16 +296,16 @@ def _measure(worker: Worker) -> None:
     terminal.take_aloud(there, bench, worker.deadline, failed.append)
 
 
-def _report(stage: str, store: Store, evidence: Evidence) -> None:
+def _report(stage: str, store: Store, evidence: Evidence, kind: str) -> None:
     """What is there, what remains, and how long it may take."""
     try:
-        runs, todo = _runs(stage, evidence), _missing(stage, store, evidence)
+        runs, todo = _runs(stage, evidence), _missing(stage, store, evidence, kind)
     except TooEarly:
         typer.echo(f"{stage}: not open yet")
         return
     waiting = sum(len(pack.seeds) for pack in todo)
     typer.echo(f"{stage}: {len(runs)} models, {len(runs) - waiting} recorded, {waiting} to train")
-    guess, known = _guess(stage, store), list[float]()
+    guess, known = _guess(stage, store, kind), list[float]()
     for pack in todo:
         run, about = pack.run, guess(pack)
         known += [] if about is None else [about]
@@ -307,7 +314,7 @@ def _report(stage: str, store: Store, evidence: Evidence) -> None:
         typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: {long}")
     if todo and stage == "ten":
         if len(known) == len(todo):
-            typer.echo(f"  In all about {duration(sum(known))}, by what is recorded from CPUs")
+            typer.echo(f"  In all about {duration(sum(known))}, by what {kind.upper()}s took")
     elif todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))
         typer.echo(f"  {stage} takes about {whole} on an H200")

@@ -54,6 +54,20 @@ class Comparison:
     articles: tuple[float, float] | None
 
 
+Rivals = Mapping[str, Comparison | Undecided]  # one of ours against each, by name
+
+
+def better_than_all(rivals: Rivals) -> float:
+    """p of that it is better than each: the largest of Welch's, 1 where it is not ahead of one.
+
+    All have to be rejected, each at the level itself: no correction for that they are several.
+    """
+    return max(
+        c.welch.p if isinstance(c, Comparison) and c.welch.value < 0 else 1.0
+        for c in rivals.values()
+    )
+
+
 def records(
     evidence: Evidence, configuration: Configuration, protocol: Protocol, stage: str = "confirm"
 ) -> list[Record]:

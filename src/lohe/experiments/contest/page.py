@@ -49,6 +49,7 @@ TABLES = (
     tables.controlled,
     second_table,
     ten.table,
+    ten.distances,
     tables.law_table,
     further,
     measured_tables.beyond,

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Any
 
 from lohe.experiments.contest import choose, confirm
-from lohe.experiments.contest.confirm import BEST, Comparison, Undecided
+from lohe.experiments.contest.confirm import BEST, Comparison, Rivals, Undecided
 from lohe.experiments.contest.tables import (
     COLUMNS,
     P_VALUE,
@@ -37,7 +37,6 @@ from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import holm
 
 BOTH = "rotary softmax with positions in every layer"
-Rivals = Mapping[str, Comparison | Undecided]  # one of ours against each, by name
 PLANNED = len(STAGES["rotary"].seeds), len(STAGES["confirm"].seeds)
 
 
@@ -66,15 +65,8 @@ def records(evidence: Evidence, configuration: Configuration) -> list[Record]:
 def p_values(found: Mapping[str, Rivals]) -> dict[str, float]:
     """That ours is better than both: the larger of the two p, 1 where it is not ahead of one of
     them; Holm-corrected over dimensions and couplings."""
-    return dict(zip(found, holm([_better_than_all(x) for x in found.values()]), strict=True))
-
-
-def _better_than_all(rivals: Rivals) -> float:
-    """Both have to be rejected, each at the level itself: no correction for that they are two."""
-    return max(
-        c.welch.p if isinstance(c, Comparison) and c.welch.value < 0 else 1.0
-        for c in rivals.values()
-    )
+    raw = [confirm.better_than_all(rivals) for rivals in found.values()]
+    return dict(zip(found, holm(raw), strict=True))
 
 
 def second_table(evidence: Evidence) -> Table:

@@ -238,9 +238,13 @@ def distance(
     c = found[name]
     if isinstance(c, Undecided):
         return (change(c), "", "", "")
+    return (change(c), *intervals(c), f"{corrected[name]:.2g}")
+
+
+def intervals(c: Comparison) -> tuple[str, str]:
+    """Of 95 %: paired by seed, and by a bootstrap over seeds and articles."""
     paired = _interval(*c.paired.interval(0.95)) if c.paired else ""
-    articles = _interval(*c.articles) if c.articles else ""
-    return (change(c), paired, articles, f"{corrected[name]:.2g}")
+    return paired, _interval(*c.articles) if c.articles else ""
 
 
 def change(c: Comparison | Undecided) -> str:

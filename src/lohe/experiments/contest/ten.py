@@ -1,54 +1,63 @@
-"""The question in ten epochs, which CPUs can answer: each mechanism at the learning rate it wants.
+"""The question in ten epochs: each mechanism at the learning rate that it wants.
 
-Entered when no GPU was to be had for the finals (`ten` in protocol.json). It stands beside the
-contest and decides nothing of it: what competes is what had led the trials, and of that only the
-learning rate is searched, beyond the largest of the trials.
+Entered when no GPU was to be had for the finals (`ten` in protocol.json), since CPUs can answer it.
+It stands beside the contest and decides nothing of it: what competes is what had led the trials, at
+48 dimensions and at those that are asked for, and only learning rates are searched, beyond the
+largest of the trials.
 """
 
 from collections.abc import Mapping
 from dataclasses import replace
+from functools import lru_cache
 from typing import Any
 
 from lohe.experiments.contest import choose, confirm, tables
 from lohe.experiments.contest.choose import Standing
-from lohe.experiments.contest.confirm import Comparison, Undecided
+from lohe.experiments.contest.confirm import Comparison, Rivals
 from lohe.experiments.contest.rotary import ExponentialRope
 from lohe.experiments.contest.tables import (
     PERPLEXITY,
     change,
     codes,
-    distance,
+    intervals,
     perplexities,
     reached,
     seeds_shown,
     shape,
 )
-from lohe.experiments.contest.trials import STAGES, Configuration
+from lohe.experiments.contest.trials import ASKED, MATCHED, OURS, ROTARY, STAGES, Configuration
 from lohe.experiments.contest.verdict import ALPHA
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import holm
-from lohe.models import Oscillator, SoftmaxRope
+from lohe.models import Oscillator, Softmax, SoftmaxPositions, SoftmaxRope
 from lohe.train import Run
 
 TITLE = "In ten epochs, each at its best learning rate"
-COLUMNS = (
-    *tables.COLUMNS[:5],
-    "learning rates tried",
-    *tables.COLUMNS[5:],
-    "to rotary softmax, %",
-    *tables.DISTANCE[1:],
-)
-RIVAL = "softmax, rotary"
-CONTENDERS: Mapping[str, Configuration] = {
-    "oscillator": Configuration(Oscillator(d_osc=48, sharpness=8, gain="learned")),
+COLUMNS = (*tables.COLUMNS[:5], "learning rates tried", *tables.COLUMNS[5:], "better than all, p")
+
+
+def sharp(d_osc: int) -> Configuration:
+    """The oscillator that leads the trials, in so many dimensions."""
+    return Configuration(Oscillator(d_osc=d_osc, sharpness=8, gain="learned"))
+
+
+AT_FIRST: Mapping[str, Configuration] = {  # as it was entered
+    OURS: sharp(48),
     "oscillator, exp, rotary": Configuration(
         ExponentialRope(d_osc=32, sharpness=8, gain="learned", base=100.0), positions="none"
     ),
-    RIVAL: Configuration(SoftmaxRope(base=100.0), positions="none"),
+    ROTARY: Configuration(SoftmaxRope(base=100.0), positions="none"),
 }
-RATES = (2e-3, 4e-3, 8e-3)  # two in any case, the next where the last is the best
+LATER: Mapping[str, Configuration] = {  # before anything was scored on test
+    MATCHED: Configuration(SoftmaxPositions(), positions="none"),
+    "softmax": Configuration(Softmax()),
+    **{f"oscillator, d_osc {d}": sharp(d) for d in reversed(ASKED)},
+}
+CONTENDERS: Mapping[str, Configuration] = {**AT_FIRST, **LATER}
+RIVALS = tuple(name for name in CONTENDERS if name.startswith("softmax"))
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)  # two in any case, the next where the last is the best
 
 
 def planned() -> int:
@@ -78,11 +87,15 @@ def settled(evidence: Evidence) -> dict[str, Configuration]:
 
 
 def known_runs(evidence: Evidence) -> list[Run]:
-    """All that is needed, as far as it is known by now: learning rates first, then seed by seed."""
-    rates = [s.configuration for c in CONTENDERS.values() for s in tried(evidence, c)]
-    runs = [run for c in rates for run in STAGES["ten, rates"].runs(c)]
-    scored = (STAGES["ten"].runs(c) for c in settled(evidence).values())
-    return runs + [run for of_seed in zip(*scored, strict=True) for run in of_seed]
+    """All that is needed, as far as it is known by now: of those that were entered first, then of
+    the others, learning rates, then seed by seed."""
+    known, runs = settled(evidence), list[Run]()
+    for group in (AT_FIRST, LATER):
+        rates = [s.configuration for c in group.values() for s in tried(evidence, c)]
+        runs += [run for c in rates for run in STAGES["ten, rates"].runs(c)]
+        scored = (STAGES["ten"].runs(known[name]) for name in group if name in known)
+        runs += [run for of_seed in zip(*scored, strict=True) for run in of_seed]
+    return runs
 
 
 def more_follow(evidence: Evidence) -> bool:
@@ -99,50 +112,72 @@ def records(evidence: Evidence) -> dict[str, list[Record]]:
     }
 
 
-def comparisons(evidence: Evidence) -> dict[str, Comparison | Undecided]:
-    """Each oscillator against the rotary softmax, on the test articles."""
+@lru_cache(maxsize=4)
+def comparisons(evidence: Evidence) -> dict[str, Rivals]:
+    """Each oscillator against each softmax, on the test articles."""
     there = records(evidence)
-    rival = there.pop(RIVAL)
     return {
-        name: confirm.compare(ours, rival, (name, RIVAL), (planned(), planned()))
+        name: {
+            rival: confirm.compare(ours, there[rival], (name, rival), (planned(), planned()))
+            for rival in RIVALS
+        }
         for name, ours in there.items()
+        if name not in RIVALS
     }
 
 
-def p_values(found: Mapping[str, Comparison | Undecided]) -> dict[str, float]:
-    """Welch's, Holm-corrected over the two; one that lacks a seed or diverged counts as 1."""
-    raw = [1.0 if isinstance(c, Undecided) else c.welch.p for c in found.values()]
+def p_values(found: Mapping[str, Rivals]) -> dict[str, float]:
+    """That an oscillator is better than every softmax, Holm-corrected over the oscillators."""
+    raw = [confirm.better_than_all(rivals) for rivals in found.values()]
     return dict(zip(found, holm(raw), strict=True))
 
 
 def table(evidence: Evidence) -> Table:
-    """Learning rates, perplexities, distances; without rows before the first model."""
+    """Learning rates and perplexities; without rows before the first model."""
     found, there, known = comparisons(evidence), records(evidence), settled(evidence)
     corrected, rows = p_values(found), []
     for name, c in CONTENDERS.items():
         standings = sorted((s for s in tried(evidence, c) if s.nats), key=lambda s: s.mean)
         rates = (f"{s.configuration.learning_rate:g}: {reached(s)}" for s in standings)
         cells = *shape(c), "; ".join(rates), seeds_shown(there[name]), *perplexities(there[name])
-        rows.append((name, *cells, *distance(name, found, corrected)))
+        told = name in found and _complete(found[name])
+        rows.append((name, *cells, f"{corrected[name]:.2g}" if told else ""))
     begun = any(s.nats for c in CONTENDERS.values() for s in tried(evidence, c))
+    made_by = codes(r for x in there.values() for r in x)
+    edges = [name for name, c in known.items() if c.learning_rate == RATES[-1]]
+    left = _left(evidence, len(known))
     notes = [
-        "10 epochs on CPUs, float32, but that processors with AMX round the operands of the "
-        "head's products to bfloat16 in training; dropout 0.1. Each at the learning rate of "
+        "10 epochs, float32, dropout 0.1. On CPUs, but that processors with AMX round the operands "
+        "of the head's products to bfloat16 in training; or on a GPU. Each at the learning rate of "
         f"lowest perplexity on the first half of validation, of one seed; then {planned()} fresh "
         "seeds, scored on test once. It stands beside the contest, and decides nothing of it. The "
         "rotary softmax has no table of positions, which oscillators have in their anchors.",
         *PERPLEXITY,
-        "to rotary softmax: change of test perplexity in per cent with its 95 % interval by Welch; "
-        "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p-value: "
-        "Welch's, Holm-corrected over the two oscillators.",
-        *([f"Code: {said}."] if (said := codes(r for x in there.values() for r in x)) else []),
-        *(
-            [f"Models still to be trained: {left}."]
-            if (left := _left(evidence, len(known)))
-            else []
-        ),
+        "better than all: that it is better than every softmax of the table, the largest p of "
+        "Welch's tests, 1 where it is not ahead of one; Holm-corrected over the "
+        f"{len(found)} oscillators.",
+        *([f"Best at the largest rate of all: {', '.join(edges)}."] if edges else []),
+        *([f"Code: {made_by}."] if made_by else []),
+        *([f"Models still to be trained: {left}."] if left else []),
     ]
     return Table(TITLE, COLUMNS, rows if begun else [], notes)
+
+
+def distances(evidence: Evidence) -> Table:
+    """How far each oscillator is from each softmax; those whose seeds are all there."""
+    rows = [
+        (name, rival, change(c), *intervals(c), f"{c.welch.p:.2g}")
+        for name, rivals in comparisons(evidence).items()
+        for rival, c in rivals.items()
+        if isinstance(c, Comparison)
+    ]
+    columns = ("oscillator", "softmax", "change, %", "paired", "seeds and articles", "p")
+    notes = [
+        "Change of test perplexity in per cent with its 95 % interval by Welch; paired: the "
+        "interval by seed; seeds and articles: that of a bootstrap over both. p: Welch's, "
+        "two-sided, of this comparison alone."
+    ]
+    return Table("In ten epochs, against each softmax", columns, rows, notes)
 
 
 def _left(evidence: Evidence, known: int) -> int:
@@ -150,21 +185,28 @@ def _left(evidence: Evidence, known: int) -> int:
     return missing + planned() * (len(CONTENDERS) - known)
 
 
+def _complete(rivals: Rivals) -> bool:
+    """Whether nothing that is to come can change what is said of it."""
+    return all(isinstance(c, Comparison) or c.for_good for c in rivals.values())
+
+
 def answer(evidence: Evidence) -> str:
-    """What the tests say, in a sentence; nothing before all seeds are there."""
-    found = comparisons(evidence)
-    if any(isinstance(c, Undecided) and not c.for_good for c in found.values()):
-        return ""
-    p, parts = p_values(found), []
-    for name, c in found.items():
+    """What the tests say, in a sentence; of an oscillator when all seeds of it and of every softmax
+    are there."""
+    there, parts = comparisons(evidence), list[str]()
+    p = p_values(there)
+    for name, rivals in there.items():
+        if not _complete(rivals):
+            continue
         mechanism: Any = CONTENDERS[name].mechanism
-        said = "is"  # undecided
-        if isinstance(c, Comparison):
-            apart = "better" if c.welch.value < 0 else "worse"
-            said = f"is {apart}" if p[name] < ALPHA else "is not told apart from it"
-        parts.append(f"{name}, d_osc {mechanism.d_osc}, {said} ({change(c)})")
+        called = name if "d_osc" in name else f"{name}, d_osc {mechanism.d_osc}"
+        said = "is better than all" if p[name] < ALPHA else "is not shown to be better than all"
+        against = "; ".join(f"{rival} {change(c)}" for rival, c in rivals.items())
+        parts.append(f"{called}, {said} ({against}).")
+    if not parts:
+        return ""
     return (
-        "In ten epochs, each at its best learning rate, against a rotary softmax on the test "
-        f"articles: {'; '.join(parts)}. Per cent of perplexity with 95 % intervals; {planned()} "
-        f"seeds, alpha = {ALPHA:g}, Holm-corrected."
+        f"In ten epochs, each at its best learning rate, against {len(RIVALS)} softmaxes on the "
+        f"test articles: {' '.join(parts)} Per cent of perplexity with 95 % intervals; {planned()} "
+        f"seeds, alpha = {ALPHA:g}, Holm-corrected over {len(there)} oscillators."
     )
