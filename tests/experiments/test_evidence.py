@@ -8,7 +8,7 @@ import fakes
 from lohe.experiments.evidence import Evidence, seeded
 from lohe.experiments.measures import measure_recipe
 from lohe.experiments.setting import Setting
-from lohe.experiments.store.records import Record
+from lohe.experiments.store.records import Record, key
 from lohe.models import Oscillator
 
 RUN = fakes.run()
@@ -66,6 +66,7 @@ def test_other_seeds_of_the_same_recipes():
     ]
 
 
-def test_a_metric_that_is_not_there_is_an_error():
-    with pytest.raises(KeyError):
+def test_a_metric_that_is_not_there_is_an_error_that_names_the_record():
+    of_key = key(RUN.recipe())
+    with pytest.raises(ValueError, match=rf"seed 0, recipe {of_key}, has no 'y'; it has x\."):
         evidence(fakes.record(RUN, x=1.0)).values(RUN, "y")

@@ -3,8 +3,9 @@
 import hashlib
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 from lohe.experiments.store.exact import plain
@@ -17,6 +18,20 @@ UPGRADES: dict[int, Callable[[dict[str, Any]], dict[str, Any]]] = {}
 
 class NewerSchema(ValueError):
     """A record from a later lohe than this one."""
+
+
+class Metrics(dict[str, float]):
+    """The numbers of a record by name. One that is not there is an error that names the record."""
+
+    recipe: Mapping[str, Any] = MappingProxyType({})
+    seed = 0
+
+    def __missing__(self, name: str) -> float:
+        raise ValueError(
+            f"The record of seed {self.seed}, recipe {key({**self.recipe})}, has no {name!r}; it "
+            f"has {', '.join(self) or 'nothing'}. It was made by other code or changed by hand: "
+            "move its file out of the store, and run the item again."
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,6 +59,9 @@ class Record:
             object.__setattr__(self, name, plain(getattr(self, name), name))
         # what cannot be read back must not be written
         _check_types(vars(self))
+        result = Metrics(self.result)
+        result.recipe, result.seed = self.recipe, self.seed
+        object.__setattr__(self, "result", result)
 
 
 def key(recipe: dict[str, Any]) -> str:
