@@ -91,6 +91,17 @@ def test_a_seed_is_trained_by_all_before_the_next_and_the_first_question_before_
     assert [p.run.model.attention for p in packs[24:]] == models[3:] * 8
 
 
+def test_no_test_article_is_scored_before_all_learning_rates_are_settled():
+    records = held({OURS: 99.5}).all()
+    rates = [r for r in records if not r.recipe["task"]["test"]]
+    assert not ten.more_follow(made.evidence(rates))
+    assert any(run.task.test for run in ten.known_runs(made.evidence(rates)))
+    for lacking in rates:
+        rest = made.evidence([r for r in rates if r is not lacking])
+        assert ten.more_follow(rest)
+        assert not any(run.task.test for run in ten.known_runs(rest))
+
+
 # the tests
 
 

@@ -87,13 +87,15 @@ def settled(evidence: Evidence) -> dict[str, Configuration]:
 
 
 def known_runs(evidence: Evidence) -> list[Run]:
-    """All that is needed, as far as it is known by now: of those that were entered first, then of
-    the others, learning rates, then seed by seed."""
-    known, runs = settled(evidence), list[Run]()
+    """All that is needed, as far as it is known by now: learning rates; when every contender has
+    its own, seed by seed what is scored on test, of those that were entered first to begin with."""
+    rates = [s.configuration for c in CONTENDERS.values() for s in tried(evidence, c)]
+    runs = [run for c in rates for run in STAGES["ten, rates"].runs(c)]
+    if more_follow(evidence):
+        return runs
+    known = settled(evidence)
     for group in (AT_FIRST, LATER):
-        rates = [s.configuration for c in group.values() for s in tried(evidence, c)]
-        runs += [run for c in rates for run in STAGES["ten, rates"].runs(c)]
-        scored = (STAGES["ten"].runs(known[name]) for name in group if name in known)
+        scored = (STAGES["ten"].runs(known[name]) for name in group)
         runs += [run for of_seed in zip(*scored, strict=True) for run in of_seed]
     return runs
 
@@ -145,7 +147,7 @@ def table(evidence: Evidence) -> Table:
     begun = any(s.nats for c in CONTENDERS.values() for s in tried(evidence, c))
     made_by = codes(r for x in there.values() for r in x)
     edges = [name for name, c in known.items() if c.learning_rate == RATES[-1]]
-    left = _left(evidence, len(known))
+    left = _left(evidence)
     notes = [
         "10 epochs, float32, dropout 0.1. On CPUs, but that processors with AMX round the operands "
         "of the head's products to bfloat16 in training; or on a GPU. Each at the learning rate of "
@@ -180,9 +182,9 @@ def distances(evidence: Evidence) -> Table:
     return Table("In ten epochs, against each softmax", columns, rows, notes)
 
 
-def _left(evidence: Evidence, known: int) -> int:
+def _left(evidence: Evidence) -> int:
     missing = len(choose.missing(evidence, known_runs(evidence)))
-    return missing + planned() * (len(CONTENDERS) - known)
+    return missing + planned() * len(CONTENDERS) * more_follow(evidence)
 
 
 def _complete(rivals: Rivals) -> bool:
