@@ -25,7 +25,7 @@ def main() -> None:
         return of_machine(device) | {"head": f"products of {head} in training"}
 
     runner.environment = environment
-    app(["contest", "ten", "--device", "cpu", *sys.argv[1:]], prog_name="lohe")
+    app(["contest", "ten", *sys.argv[1:], "--device", "cpu"], prog_name="lohe")
 
 
 if __name__ == "__main__":

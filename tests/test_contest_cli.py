@@ -2,8 +2,10 @@
 
 import re
 import shutil
+from contextlib import nullcontext
 from dataclasses import replace
 from types import SimpleNamespace
+from unittest.mock import MagicMock
 
 import pytest
 
@@ -299,7 +301,7 @@ def test_all_waits_for_what_others_hold_and_not_for_what_is_too_late(
     are done after so many looks."""
     looks = []
 
-    def missing(stage, store, evidence):
+    def missing(stage, store, evidence, device):
         if stage == "long":
             return [SimpleNamespace(runs=["long"])] * late
         looks.append(stage)
@@ -313,6 +315,24 @@ def test_all_waits_for_what_others_hold_and_not_for_what_is_too_late(
     deadline = Deadline(10.0, lambda pack: None)
     contest_cli._work_all(contest_cli.Worker(Store(tmp_path), "cpu", None, deadline))
     assert len(looks) == rounds
+
+
+def test_it_looks_again_before_it_leaves(tmp_path, monkeypatch):
+    """What another process finishes between the two reads of a look may have opened more."""
+    looks, trained = [[], [SimpleNamespace(runs=["opened"])], [], []], []
+
+    def complete(runs, store, **how):
+        trained.extend(runs)
+        return iter(())  # another has taken it meanwhile
+
+    monkeypatch.setattr(contest_cli, "POLL_S", 0.0)
+    monkeypatch.setattr(contest_cli, "_missing", lambda *args: looks.pop(0))
+    monkeypatch.setattr(contest_cli, "complete", complete)
+    monkeypatch.setattr(contest_cli.terminal, "bars", lambda told: nullcontext(MagicMock()))
+    deadline = Deadline(10.0, lambda pack: None)
+    contest_cli._train("ten", contest_cli.Worker(Store(tmp_path), "cpu", None, deadline))
+    assert trained == ["opened"]
+    assert not looks
 
 
 def test_what_is_confirmed_is_measured_before_there_are_controls(chosen, root, tmp_path):
@@ -351,8 +371,11 @@ def test_ten_epochs_are_beside_the_contest(chosen, root, tmp_path):
     assert "ten" not in contest_cli.WORK
     Store(tmp_path / "part").add(records[:-1])
     plan = contest("ten", tmp_path / "part", "--dry-run").stdout
-    assert re.search(r"1 to train\n.* 1 epochs: about \d+ s\n  In all about \d+ s, by what", plan)
-    assert "time unknown" in contest("ten", tmp_path / "none", "--dry-run").stdout
+    assert re.search(r"1 to train\n.* 1 epochs: about \d+ s\n  Together about \d+ s of", plan)
+    nothing = contest("ten", tmp_path / "none", "--dry-run").stdout
+    assert "time unknown" in nothing
+    assert contest_cli.FOLLOWING["ten"] in nothing
+    assert contest_cli.FOLLOWING["ten"] not in again.stdout
     Store(tmp_path / "rates").add([r for r in records if r not in tested])
     on_cpu, on_gpu = (
         contest("ten", tmp_path / "rates", "--dry-run", "--device", kind).stdout

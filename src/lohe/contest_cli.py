@@ -222,7 +222,11 @@ def _train(stage: str, worker: Worker) -> set[Run]:
 
         size = _size(stage, worker.device)
         how = {"device": worker.device, "size": size, "load": load, "allowed": allowed}
-        while todo := _missing(stage, store, evidence := _evidence(store), worker.device):
+        while todo := (
+            _missing(stage, store, evidence := _evidence(store), worker.device)
+            # again: somebody may have finished, and opened more, since the evidence was read
+            or _missing(stage, store, evidence := _evidence(store), worker.device)
+        ):
             runs = [run for pack in todo for run in pack.runs]
             taken, keep = 0, _kept(stage, evidence)
             late.clear()
@@ -251,8 +255,8 @@ def _missing(stage: str, store: Store, evidence: Evidence, device: str) -> list[
 
 def _guess(stage: str, store: Store, kind: str) -> Callable[[Pack], float | None]:
     """Seconds that a pack may take: by the speed that the protocol states for its GPU; for `ten`
-    by what such packs took on such devices. None: unknown."""
-    if stage != "ten":
+    on CPUs by what such packs took there. None: unknown."""
+    if stage != "ten" or kind == "cuda":
         return lambda pack: seconds(pack.run, len(pack.seeds))
     estimates = Estimates(quietly(store), kind)
     return lambda pack: (estimates.pack(pack) or (None,))[0]
@@ -312,9 +316,9 @@ def _report(stage: str, store: Store, evidence: Evidence, kind: str) -> None:
         how = f"learning rate {run.optimizer.lr:g}, dropout {run.model.dropout:g}"
         long = "time unknown" if about is None else f"about {duration(about)}"
         typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: {long}")
-    if todo and stage == "ten":
+    if todo and stage == "ten" and kind == "cpu":
         if len(known) == len(todo):
-            typer.echo(f"  In all about {duration(sum(known))}, by what {kind.upper()}s took")
+            typer.echo(f"  Together about {duration(sum(known))} of one core, by what CPUs took")
     elif todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))
         typer.echo(f"  {stage} takes about {whole} on an H200")

@@ -15,6 +15,7 @@ from lohe.experiments.store.records import key
 OURS, TURNED, ROTARY = ten.AT_FIRST
 TABLES, PLAIN, AT_32, AT_16 = ten.LATER
 SPHERES = (OURS, TURNED, AT_32, AT_16)
+NEAR = 97.7  # at d_osc 32 p is 0.005, too much for Holm's correction
 C = ten.CONTENDERS[OURS]
 
 
@@ -124,14 +125,14 @@ def held(given: dict[str, float], noise: float = 0.002, without: int = 0):
 
 def test_what_is_said_is_what_the_tests_say():
     """Better is who is better than each; behind one of them, or level with one, is not."""
-    given = {OURS: 96.0, TURNED: 96.0, AT_32: 97.99, AT_16: 99.5, PLAIN: 101.0}
+    given = {OURS: 96.0, TURNED: 99.5, AT_32: NEAR, AT_16: 99.5, PLAIN: 101.0}
     evidence = held(given)
     found, said = ten.comparisons(evidence), ten.answer(evidence)
     better = "is better than all (softmax, rotary -2."
     not_better = "is not shown to be better than all (softmax, rotary "
     assert f"{OURS}, d_osc 48, {better}" in said
-    assert f"{TURNED}, d_osc 32, {better}" in said
-    assert f"{AT_32}, {not_better}" in said
+    assert f"{TURNED}, d_osc 32, {not_better}" in said
+    assert f"{AT_32}, {not_better}-0." in said
     assert f"{AT_16}, {not_better}+1." in said
     assert "; 8 seeds, alpha = 0.01" in said.replace("intervals; ", "; ")
     assert said in page.page(evidence, "x")
@@ -139,28 +140,43 @@ def test_what_is_said_is_what_the_tests_say():
     first = min(raw, key=lambda n: raw[n])
     assert p[first] == pytest.approx(4 * raw[first])
     assert (raw[AT_16], p[AT_16]) == (1, 1)
+    assert 0.0025 < raw[AT_32] < 0.01 < p[AT_32]  # not shown, by the correction
     each = [found[OURS][rival] for rival in (ROTARY, TABLES, PLAIN)]
     assert raw[OURS] == max(c.welch.p for c in each if isinstance(c, Comparison))
     table, apart = ten.table(evidence), ten.distances(evidence)
     assert [row[0] for row in table.rows] == list(ten.CONTENDERS)
     assert [row[:2] for row in apart.rows] == [(n, r) for n in SPHERES for r in ten.RIVALS]
+    cells = {row[0]: row[-1] for row in table.rows}
+    assert cells == dict.fromkeys(ten.RIVALS, "") | {n: f"{p[n]:.2g}" for n in SPHERES}
+    single = {(n, r): f"{c.welch.p:.2g}" for n, x in found.items() for r, c in x.items()}
+    assert {row[:2]: row[-1] for row in apart.rows} == single
     for made_table in (table, apart):
         assert {len(row) for row in made_table.rows} == {len(made_table.columns)}
     assert not any("still to be trained" in note for note in table.notes)
 
 
-def test_of_an_oscillator_nothing_is_said_before_all_its_seeds_are_there():
-    evidence = held({OURS: 96.0}, without=1)  # the last is of d_osc 16
-    assert f"{OURS}, d_osc 48, is better than all" in ten.answer(evidence)
-    assert AT_16 not in ten.answer(evidence)
-    assert ten.p_values(ten.comparisons(evidence))[AT_16] == 1
+def test_only_what_is_final_is_said():
+    """Better stays better; what the correction alone forbids may be shown when others are there."""
+    given = {OURS: 96.0, TURNED: 96.0, AT_32: NEAR, AT_16: 96.0, PLAIN: 101.0}
+    evidence = held(given, without=1)  # the last is of d_osc 16
+    said, found = ten.answer(evidence), ten.comparisons(evidence)
+    assert f"{OURS}, d_osc 48, is better than all" in said
+    assert f"{TURNED}, d_osc 32, is better than all" in said
+    assert said.count("than all") == 2
+    assert ten.p_values(found)[AT_32] > 0.01
+    assert f"{AT_32}, is better than all" in ten.answer(held(given))
+    assert ten.p_values(found)[AT_16] == 1
     table = ten.table(evidence)
-    assert [bool(row[-1]) for row in table.rows] == [n in SPHERES[:3] for n in ten.CONTENDERS]
+    assert [row[0] for row in table.rows if row[-1]] == [OURS, TURNED]
     assert "Models still to be trained: 1." in table.notes
     assert AT_16 not in {row[0] for row in ten.distances(evidence).rows}
-    first_only = held({OURS: 96.0}, without=4 * 8)  # of the later ones no seed
-    assert ten.answer(first_only) == ""
-    assert {row[1] for row in ten.distances(first_only).rows} == {ROTARY}
+
+
+def test_nothing_is_said_while_a_softmax_lacks_a_seed():
+    evidence = held({OURS: 96.0}, without=4)  # seed 87 of those that were entered later
+    assert ten.answer(evidence) == ""
+    assert not any(row[-1] for row in ten.table(evidence).rows)
+    assert {row[:2] for row in ten.distances(evidence).rows} == {(OURS, ROTARY), (TURNED, ROTARY)}
 
 
 def test_before_the_first_model_there_is_no_table():
@@ -170,13 +186,28 @@ def test_before_the_first_model_there_is_no_table():
     assert ten.TITLE not in page.page(nothing, "x")
     begun = at({2e-3: 90})
     assert ten.table(begun).rows[0][5] == "0.002: 90.00 (1 seed)"
-    assert f"Models still to be trained: {13 + 7 * 8}." in ten.table(begun).notes
+    assert f"Models still to be trained: at least {13 + 7 * 8}." in ten.table(begun).notes
 
 
-def test_the_best_at_the_largest_rate_of_all_is_said():
-    evidence = at({2e-3: 90, 4e-3: 89, 8e-3: 88, 1.6e-2: 87})
-    assert f"Best at the largest rate of all: {OURS}." in ten.table(evidence).notes
-    assert not any("largest rate" in n for n in ten.table(at({2e-3: 90, 4e-3: 91})).notes)
+@pytest.mark.parametrize(
+    ("reached", "end"),
+    [
+        ({2e-3: 90, 4e-3: 89, 8e-3: 88, 1.6e-2: 87}, "0.016"),
+        ({2e-3: 90, 4e-3: 91}, "0.002"),
+        ({2e-3: 90, 4e-3: 89, 8e-3: 95}, None),
+    ],
+)
+def test_the_best_at_an_end_of_the_rates_is_said(reached, end):
+    notes = [n for n in ten.table(at(reached)).notes if "end of the learning rates" in n]
+    assert notes == ([f"Best at an end of the learning rates: {OURS} ({end})."] if end else [])
+
+
+def test_on_what_they_were_trained_is_said_from_the_records():
+    evidence = at({2e-3: 90, 4e-3: 89})
+    here = [replace(r, environment={"device": "cpu (x86_64)"}) for r in evidence.all()]
+    here[0] = replace(here[0], environment={"device": "cuda (H200)", "head": "products of x"})
+    notes = ten.table(made.evidence(here)).notes
+    assert "Trained on cpu (x86_64) (1); cuda (H200), products of x (1)." in notes
 
 
 def test_what_diverged_is_not_shown_to_be_better():

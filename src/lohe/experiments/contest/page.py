@@ -159,6 +159,7 @@ def protocol_page(evidence: Evidence, stem: str) -> str:
         given["seen_before"],
         "Scored on the test articles in other records, sizes being d_osc or d_qk:",
         "\n".join(f"- {line}" for line in scored_elsewhere(evidence)) or "None.",
+        "Stage `ten` scores models of these mechanisms on the test articles, too (rule *ten*).",
         "## Rules",
         "\n".join(f"- *{name}*: {text}" for name, text in given["rules"].items()),
         "## Amendments",
