@@ -56,7 +56,8 @@ digital, they are.
 
 Both magnify errors of the cosine z·r: a weight, before it is normalised, changes by
 d ln a = p γ d(z·r) / (1 + γ z·r). What imperfect devices do to the whole model, stage `measure`
-says of the confirmed ones; in a first look p cost far more than the gain (measured.md)."""
+says of the confirmed ones; in a first look p cost far more than the gain
+([what we measured](measured.md#devices))."""
 
 
 def beyond(evidence: Evidence) -> Table:
