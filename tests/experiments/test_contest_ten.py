@@ -38,7 +38,7 @@ def at(rates):
         ({2e-3: 90, 4e-3: 89, 8e-3: 95}, 3, 4e-3),
         ({2e-3: 90, 4e-3: 89, 8e-3: 88}, 4, None),
         ({2e-3: 90, 4e-3: 89, 8e-3: 88, 1.6e-2: 95}, 4, 8e-3),
-        ({2e-3: 90, 4e-3: 89, 8e-3: 88, 1.6e-2: 87}, 4, 1.6e-2),
+        (dict(zip(ten.RATES, range(90, 84, -1), strict=True)), 6, 6.4e-2),
         ({2e-3: math.inf, 4e-3: 89, 8e-3: math.inf}, 3, 4e-3),
         ({2e-3: 90, 4e-3: math.inf}, 2, 2e-3),
     ],
@@ -46,7 +46,7 @@ def at(rates):
 def test_a_larger_rate_is_tried_where_the_last_was_the_best(reached, asked, best):
     evidence = at(reached)
     rates = [s.configuration.learning_rate for s in ten.tried(evidence, C)]
-    assert rates == [2e-3, 4e-3, 8e-3, 1.6e-2][:asked]
+    assert rates == [2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2][:asked]
     known = ten.settled(evidence)
     assert (known.get(OURS) == replace(C, learning_rate=best)) == (best is not None)
     assert set(known) <= {OURS}
@@ -192,7 +192,7 @@ def test_before_the_first_model_there_is_no_table():
 @pytest.mark.parametrize(
     ("reached", "end"),
     [
-        ({2e-3: 90, 4e-3: 89, 8e-3: 88, 1.6e-2: 87}, "0.016"),
+        (dict(zip(ten.RATES, range(90, 84, -1), strict=True)), "0.064"),
         ({2e-3: 90, 4e-3: 91}, "0.002"),
         ({2e-3: 90, 4e-3: 89, 8e-3: 95}, None),
     ],

@@ -58,7 +58,14 @@ LATER: Mapping[str, Configuration] = {  # before anything was scored on test
 }
 CONTENDERS: Mapping[str, Configuration] = {**AT_FIRST, **LATER}
 RIVALS = tuple(name for name in CONTENDERS if name.startswith("softmax"))
-RATES = (2e-3, 4e-3, 8e-3, 1.6e-2)  # two in any case, the next where the last is the best
+RATES = (
+    2e-3,
+    4e-3,
+    8e-3,
+    1.6e-2,
+    3.2e-2,
+    6.4e-2,
+)  # two in any case, the next where the last is best
 ENDS = RATES[0], RATES[-1]
 
 
@@ -89,14 +96,18 @@ def settled(evidence: Evidence) -> dict[str, Configuration]:
 
 
 def known_runs(evidence: Evidence) -> list[Run]:
-    """All that is needed, as far as it is known by now: learning rates; when every contender has
-    its own, seed by seed what is scored on test, of those that were entered first to begin with."""
-    rates = [s.configuration for c in CONTENDERS.values() for s in tried(evidence, c)]
-    runs = [run for c in rates for run in STAGES["ten, rates"].runs(c)]
+    """All that is needed, as far as it is known by now, those that were entered first to begin
+    with: learning rates, small ones first; when every contender has its own, seed by seed what is
+    scored on test."""
+    groups, runs = (AT_FIRST, LATER), list[Run]()
+    for group in groups:
+        rates = [s.configuration for c in group.values() for s in tried(evidence, c)]
+        for c in sorted(rates, key=lambda c: c.learning_rate):
+            runs += STAGES["ten, rates"].runs(c)
     if more_follow(evidence):
         return runs
     known = settled(evidence)
-    for group in (AT_FIRST, LATER):
+    for group in groups:
         scored = (STAGES["ten"].runs(known[name]) for name in group)
         runs += [run for of_seed in zip(*scored, strict=True) for run in of_seed]
     return runs
