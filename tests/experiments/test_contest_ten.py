@@ -185,7 +185,10 @@ def test_before_the_first_model_there_is_no_table():
     assert ten.table(nothing).rows == ten.distances(nothing).rows == []
     assert ten.TITLE not in page.page(nothing, "x")
     begun = at({2e-3: 90})
-    assert ten.table(begun).rows[0][5] == "0.002: 90.00 (1 seed)"
+    assert ten.table(begun).rows[0][5] == "0.002: 90.00, 90.00"
+    begun = at({2e-3: 90, 4e-3: math.inf, 8e-3: 80})
+    assert ten.table(begun).rows[0][5] == "0.002: 90.00, 90.00; 0.004: diverged"
+    begun = at({2e-3: 90})
     assert f"Models still to be trained: at least {13 + 7 * 8}." in ten.table(begun).notes
 
 
