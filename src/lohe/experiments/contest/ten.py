@@ -59,14 +59,8 @@ LATER: Mapping[str, Configuration] = {  # before anything was scored on test
 }
 CONTENDERS: Mapping[str, Configuration] = {**AT_FIRST, **LATER}
 RIVALS = tuple(name for name in CONTENDERS if name.startswith("softmax"))
-RATES = (
-    2e-3,
-    4e-3,
-    8e-3,
-    1.6e-2,
-    3.2e-2,
-    6.4e-2,
-)  # two in any case, the next where the last is best
+# two in any case, the next where the last is the best
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
 ENDS = RATES[0], RATES[-1]
 FIRST_HALF = "valid.perplexity"
 
