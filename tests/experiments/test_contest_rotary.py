@@ -181,7 +181,7 @@ def evidence(ours: float, both: float, noise: float = 0.002):
 )
 def test_better_is_better_than_both(ours, both, better):
     found, won = evidence(ours, both)
-    p = second.p_values(second.comparisons(found, won))
+    p = confirm.better_p_values(second.comparisons(found, won))
     assert all((x < 0.01) == better for x in p.values())
     said = second.answer(found)
     everywhere = "d_osc 32; d_osc 16; d_osc 32, exp; d_osc 16, exp"
@@ -200,7 +200,7 @@ def test_p_is_the_larger_of_two_and_corrected_over_dimensions_and_couplings():
     found, won = evidence(97.9, 98.0)
     compared = second.comparisons(found, won)
     larger = {n: max(c.welch.p for c in rivals.values()) for n, rivals in compared.items()}
-    p = second.p_values(compared)
+    p = confirm.better_p_values(compared)
     assert len(larger) == 4
     least, *_, most = sorted(larger, key=larger.__getitem__)
     assert p[least] == pytest.approx(min(1, 4 * larger[least]))
@@ -218,7 +218,7 @@ def test_nothing_is_answered_before_all_is_there():
     some = [r for r in found.of(rotary_runs(won)) if r.seed != 103]
     rest = made.evidence([*found.of(trials.confirm_runs(won)), *made.chosen_records(), *some])
     assert second.answer(rest) == ""
-    assert set(second.p_values(second.comparisons(rest, won)).values()) == {1.0}
+    assert set(confirm.better_p_values(second.comparisons(rest, won)).values()) == {1.0}
     rows = second.second_table(rest).rows
     assert rows[0][-4] == "ours, rotary, has 9 of 10 seeds"
     assert second.second_table(made.evidence(made.chosen_records())).rows == []

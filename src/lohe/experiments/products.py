@@ -13,8 +13,8 @@ def quick_products() -> bool:
     MKL takes AVX2 on processors that are not Intel's; oneDNN takes what there is. PyTorch lets it
     where products may round their operands to bfloat16, which without AMX they do not: it is tried
     here, and undone if they do. Where AVX-512 is twice as wide as AVX2 a step on WikiText-2 takes
-    0.6 of the time; on Zen 4, where it is not, products are 8 % faster. Elsewhere nothing happens,
-    nor where somebody has chosen `fp32_precision` already. Afterwards
+    0.6 of the time; on Zen 4, where it is not, products are a tenth faster. Elsewhere nothing
+    happens, nor where somebody has chosen `fp32_precision` already. Afterwards
     torch.get_float32_matmul_precision() raises, as it does after any choice by that name.
     """
     of = torch.backends.mkldnn.matmul  # pyright: ignore[reportAttributeAccessIssue]

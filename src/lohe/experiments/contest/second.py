@@ -6,7 +6,6 @@ table of anchors in every layer; so it is to be better than the best softmax and
 has both.
 """
 
-from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -34,7 +33,6 @@ from lohe.experiments.contest.verdict import ALPHA
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import holm
 
 BOTH = "rotary softmax with positions in every layer"
 PLANNED = len(STAGES["rotary"].seeds), len(STAGES["confirm"].seeds)
@@ -62,13 +60,6 @@ def records(evidence: Evidence, configuration: Configuration) -> list[Record]:
     return confirm.records(evidence, configuration, "strict", "rotary")
 
 
-def p_values(found: Mapping[str, Rivals]) -> dict[str, float]:
-    """That ours is better than both: the larger of the two p, 1 where it is not ahead of one of
-    them; Holm-corrected over dimensions and couplings."""
-    raw = [confirm.better_than_all(rivals) for rivals in found.values()]
-    return dict(zip(found, holm(raw), strict=True))
-
-
 def second_table(evidence: Evidence) -> Table:
     """Ours with rotary couplings, and the softmax with both; empty before any of them is there."""
     title = "The second question: rotary positions in the couplings"
@@ -77,7 +68,7 @@ def second_table(evidence: Evidence) -> Table:
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     found = comparisons(evidence, chosen)
-    corrected = p_values(found)
+    corrected = confirm.better_p_values(found)
     rows, how = [], []
     for name, (plain, c) in turned(chosen).items():
         there, without = records(evidence, c), confirm.records(evidence, plain, "strict")
@@ -120,7 +111,7 @@ def answer(evidence: Evidence) -> str:
         return ""
     of: dict[str, Any] = {name: c.mechanism for name, (_, c) in turned(chosen).items()}
     called = {name: f"d_osc {m.d_osc}" + ", exp" * hasattr(m, "coupling") for name, m in of.items()}
-    better = [called[name] for name, p in p_values(found).items() if p < ALPHA]
+    better = [called[name] for name, p in confirm.better_p_values(found).items() if p < ALPHA]
     said = f"is better than both at {'; '.join(better)}" if better else "is not shown to be"
     cells = (
         f"{called[name]} " + " and ".join(map(change, rivals.values()))

@@ -32,7 +32,6 @@ from lohe.experiments.contest.verdict import ALPHA
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
-from lohe.experiments.verdicts import holm
 from lohe.models import Oscillator, Softmax, SoftmaxPositions, SoftmaxRope
 from lohe.train import Run
 
@@ -137,16 +136,10 @@ def comparisons(evidence: Evidence) -> dict[str, Rivals]:
     }
 
 
-def p_values(found: Mapping[str, Rivals]) -> dict[str, float]:
-    """That an oscillator is better than every softmax, Holm-corrected over the oscillators."""
-    raw = [confirm.better_than_all(rivals) for rivals in found.values()]
-    return dict(zip(found, holm(raw), strict=True))
-
-
 def table(evidence: Evidence) -> Table:
     """Learning rates and perplexities; without rows before the first model."""
     found, there, known = comparisons(evidence), records(evidence), settled(evidence)
-    corrected, rows = p_values(found), []
+    corrected, rows = confirm.better_p_values(found), []
     for name, c in CONTENDERS.items():
         rates = "; ".join(_rates(evidence, c))
         cells = *shape(c), rates, seeds_shown(there[name]), *perplexities(there[name])
@@ -233,13 +226,13 @@ def _told(found: Mapping[str, Rivals], name: str) -> bool:
     be shown when the other oscillators are there, since Holm's correction falls as they come in."""
     if not _complete(found[name]):
         return False
-    return p_values(found)[name] < ALPHA or all(map(_complete, found.values()))
+    return confirm.better_p_values(found)[name] < ALPHA or all(map(_complete, found.values()))
 
 
 def answer(evidence: Evidence) -> str:
     """What the tests say, in a sentence, as far as it is final."""
     there, parts = comparisons(evidence), list[str]()
-    p = p_values(there)
+    p = confirm.better_p_values(there)
     for name, rivals in there.items():
         if not _told(there, name):
             continue
