@@ -6,8 +6,8 @@ meets errors of the same law. But devices differ, and a model can be tuned on it
 its training examples, with the device in the loop, either all of it or the anchors alone, on the
 worst devices of those that were drawn. Tuned as long without a device it says what the steps alone
 do. The models that come with the package but TinyStories, which would take as long as all others;
-and the sharp one of longer.py where its store is given. Validation, of the sharp one the half that
-chose nothing. What is in the results file already is not done again.
+and the sharp one of behind_softmax.py where its store is given. Validation, of the sharp one the
+half that chose nothing. What is in the results file already is not done again.
 
     python benchmarks/kept_errors.py --data ROOT [--store FOLDER]   # results/kept_errors.json
 """
@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from torch import nn
 
-import longer
 from at_stake import BATCH, EXAMPLES, METRICS, models
+from behind_softmax import MODELS, run_of
 from harness import save, saved
 from lohe.experiments import cpu
 from lohe.experiments.measures import Bench
@@ -44,7 +44,7 @@ DEVICES, FEWER, DRAWS = 100, 20, 3  # fewer for language models
 TUNED = 3  # the worst devices of the last scale
 SEEN = 12_800  # examples in tuning: 200 steps of most tasks
 RATES = {"all": 0.3, "anchors": 10.0}  # what is tuned, and how many times the rate of training
-SHARP = longer.RUNS["p = 8, gain"]
+SHARP = run_of(MODELS["p = 8, gain"], 0)
 
 
 class Tunable:
@@ -84,7 +84,7 @@ class Tunable:
 def subjects(bench: Bench) -> Iterator[tuple[str, Run]]:
     yield from ((name, run) for name, run, _ in models(bench) if "TinyStories" not in name)
     if bench.store.missing(SHARP.recipe(), [SHARP.seed]):
-        print("The sharp model is left out: longer.py has not trained it in --store.")
+        print("The sharp model is left out: behind_softmax.py has not trained it in --store.")
     else:
         yield "WikiText2Articles, p = 8, gain, d_osc = 48", SHARP
 
@@ -118,7 +118,7 @@ def measured(model: Tunable) -> dict[str, Any]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--data", type=Path, help="data root; else $LOHE_DATA")
-    parser.add_argument("--store", type=Path, default=Path("results"), help="of longer.py")
+    parser.add_argument("--store", type=Path, default=Path("results"), help="of behind_softmax.py")
     options = parser.parse_args()
     cpu.get_ready()
     bench = Bench(Store(options.store), "cpu", options.data)

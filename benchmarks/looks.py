@@ -9,7 +9,7 @@ import argparse
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from harness import saved
 from lohe.bench.machine import processor
@@ -32,9 +32,8 @@ def run_of(
     seed: int = 0,
     positions: Positions = "sinusoidal",
     rate: float = RATE,
-    like: Literal["trials", "finals"] = "trials",
 ) -> Run:
-    stage = replace(STAGES[like], precision="float32")
+    stage = replace(STAGES["trials"], precision="float32")
     return stage.runs(Configuration(mechanism, rate, DROPOUT, positions), seeds=[seed])[0]
 
 

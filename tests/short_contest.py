@@ -6,13 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lohe.experiments.contest import choose, trials
+from lohe.experiments.contest import choose, tables, trials
 from lohe.experiments.contest.rotary import SoftmaxRopePositions
 from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, Family, protocol
 from lohe.tasks import wikitext2
 
 TWO = (OURS, "softmax")
-SEEDS = {"trials": 1, "finals": 1, **dict.fromkeys(set(STAGES) - {"trials", "finals"}, 2)}
+RATES = (2e-3, 4e-3)
+SEEDS = {"trials": 1, "rates": 1, **dict.fromkeys(set(STAGES) - {"trials", "rates"}, 2)}
 
 
 def write_corpus(root: Path, words: int = 60) -> Path:
@@ -45,8 +46,11 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     # one softmax stands for all: it has rotations and tables
     patch.setitem(FAMILIES, TWO[1], Family(SoftmaxRopePositions()))
     patch.setattr(choose, "RIVALS", TWO[1:])
-    patch.setattr(choose, "MATCHED", TWO[1])
-    patch.setattr(choose, "ROTARY", TWO[1])
+    patch.setattr(trials, "MATCHED", TWO[1])
+    patch.setattr(trials, "ROTARY", TWO[1])
+    for module in (choose, tables):
+        patch.setattr(module, "TRIED", TWO)
+    patch.setattr(choose, "RATES", RATES)
     for family in TWO:
         given = protocol()["families"][family]
         small = {"seeds": [0]} | ({"d_osc": 4} if family == OURS else {})

@@ -1,6 +1,5 @@
 """lohe contest: what it trains, in which order, and that choosing runs know nothing of test."""
 
-import re
 import shutil
 from contextlib import nullcontext
 from dataclasses import replace
@@ -15,7 +14,7 @@ from lohe import contest_cli
 from lohe.experiments import weights
 from lohe.experiments.contest import choose, measured
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.trials import HIGHER, LATER_RUNS, STAGES
+from lohe.experiments.contest.trials import LATER_RUNS, STAGES
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
@@ -46,12 +45,12 @@ def chosen(short, root, tmp_path_factory):
     return store, contest("choose", store, "--data", root)
 
 
-def test_choosing_trains_trials_and_finals_and_never_sees_test(chosen, root):
+def test_choosing_trains_trials_and_rates_and_never_sees_test(chosen, root):
     store, result = chosen
     assert result.exit_code == 0, result.output
-    assert "choose: 8 models, 8 recorded, 0 to train" in result.stdout
+    assert "choose: 10 models, 10 recorded, 0 to train" in result.stdout
     records = list(Store(store).all())
-    assert len(records) == 8
+    assert len(records) == 10
     for record in records:
         assert {name.split(".")[0] for name in record.result} == {"valid", "later"}
         assert record.recipe["task"]["test"] is False
@@ -62,7 +61,17 @@ def test_choosing_trains_trials_and_finals_and_never_sees_test(chosen, root):
 
 
 def test_nothing_is_confirmed_before_it_is_chosen(short, root, tmp_path):
-    for stage in ("confirm", "controls", "law", "length", "scale", "rate", "rotary", "measure"):
+    for stage in (
+        "confirm",
+        "controls",
+        "law",
+        "published",
+        "length",
+        "scale",
+        "epochs",
+        "rotary",
+        "measure",
+    ):
         result = contest(stage, tmp_path, "--data", root)
         assert result.exit_code == 2
         assert "choosing is not complete. Of the trials 0 of 4" in " ".join(result.stderr.split())
@@ -73,7 +82,7 @@ def test_when_the_minutes_are_up_nothing_is_started(short, root, tmp_path):
     result = contest("choose", tmp_path / "new", "--data", root, "--minutes", 0.01)
     assert result.exit_code == 0
     assert result.stdout.startswith("choose: 4 models, 0 recorded, 4 to train\n")
-    assert "The finals of a family follow when its trials are complete." in result.stdout
+    assert contest_cli.FOLLOWING in result.stdout
     assert not list((tmp_path / "new").glob("*.json"))
 
 
@@ -221,7 +230,7 @@ def chosen_on_more(short, tmp_path_factory):
         ("law", {(2, 128, 48)}),
         ("length", {(2, 128, 48), (2, 128, 128), (2, 128, 256)}),
         ("scale", {(3, 32, 256)}),
-        ("rate", {(2, 128, 48)}),
+        ("epochs", {(2, 128, 48)}),
     ],
 )
 def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path):
@@ -230,12 +239,10 @@ def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path
     result = contest(stage, store, "--data", root)
     assert result.exit_code == 0, result.output
     assert "0 to train" in result.stdout.splitlines()[0]
-    trained = [
-        r
-        for r in Store(store).all()
-        if r.seed in STAGES[stage].seeds
-        and (r.recipe["optimizer"]["lr"] in HIGHER) == (stage == "rate")
-    ]
+    trained = [r for r in Store(store).all() if r.seed in STAGES[stage].seeds]
+    if stage in ("length", "epochs"):  # which have the same seeds
+        runs = {key(run.recipe()) for run in LATER_RUNS[stage](_chosen(store))}
+        trained = [r for r in trained if key(r.recipe) in runs]
     assert not any(name.startswith("test") for r in trained for name in r.result)
     recipes = [(r.recipe["model"], r.recipe["task"]) for r in trained]
     assert {(m["layers"], m["d_model"], t["tokens"]) for m, t in recipes} == sizes
@@ -244,6 +251,10 @@ def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     lacks = text.partition("## Without a record yet")[2].partition("\n## ")[0]
     assert f"- {stage}: " not in lacks
+
+
+def _chosen(store):
+    return choose.chosen(Evidence(Store(store).all(), Setting()))
 
 
 def only_chosen(store, copy):
@@ -269,14 +280,14 @@ def test_all_is_every_stage_in_order(chosen, root, tmp_path, monkeypatch):
     store = only_chosen(chosen[0], tmp_path / "store")
     plan = contest("all", store, "--dry-run").stdout.splitlines()
     assert plan[:2] == [
-        "choose: 8 models, 8 recorded, 0 to train",
+        "choose: 10 models, 10 recorded, 0 to train",
         "confirm: 2 models, 0 recorded, 2 to train",
     ]
     assert "controls: not open yet" in plan
     result = contest("all", store, "--data", root)
     assert result.exit_code == 0, result.output
     assert result.stdout.splitlines()[:3] == [
-        "choose: 8 models, 8 recorded, 0 to train",
+        "choose: 10 models, 10 recorded, 0 to train",
         "confirm: 2 models, 2 recorded, 0 to train",
         "controls: 1 models, 1 recorded, 0 to train",
     ]
@@ -301,7 +312,7 @@ def test_all_waits_for_what_others_hold_and_not_for_what_is_too_late(
     are done after so many looks."""
     looks = []
 
-    def missing(stage, store, evidence, device):
+    def missing(stage, store, evidence):
         if stage == "long":
             return [SimpleNamespace(runs=["long"])] * late
         looks.append(stage)
@@ -330,7 +341,7 @@ def test_it_looks_again_before_it_leaves(tmp_path, monkeypatch):
     monkeypatch.setattr(contest_cli, "complete", complete)
     monkeypatch.setattr(contest_cli.terminal, "bars", lambda told: nullcontext(MagicMock()))
     deadline = Deadline(10.0, lambda pack: None)
-    contest_cli._train("ten", contest_cli.Worker(Store(tmp_path), "cpu", None, deadline))
+    contest_cli._train("choose", contest_cli.Worker(Store(tmp_path), "cpu", None, deadline))
     assert trained == ["opened"]
     assert not looks
 
@@ -349,43 +360,6 @@ def test_what_is_confirmed_is_measured_before_there_are_controls(chosen, root, t
     Store(store).add([confirmed])
     plan = contest("measure", store, "--dry-run").stdout
     assert plan.startswith("measure: 1 models, 0 recorded, 1 to train")
-
-
-def test_ten_epochs_are_beside_the_contest(chosen, root, tmp_path):
-    """Rates, then what they lead to, in one command; a second process finds nothing to do."""
-    result = contest("ten", tmp_path / "store", "--data", root)
-    assert result.exit_code == 0, result.output
-    first, *_ = result.stdout.splitlines()
-    assert first.endswith("recorded, 0 to train")
-    records = list(Store(tmp_path / "store").all())
-    assert first.startswith(f"ten: {len(records)} models, {len(records)} recorded")
-    tested = [r for r in records if r.recipe["task"]["test"]]
-    assert {r.seed for r in tested} == set(STAGES["ten"].seeds)
-    assert len(tested) == 14
-    assert all("article_nll" in r.notes["parts"]["test"] for r in tested)
-    assert not any("test.nats" in r.result for r in records if r not in tested)
-    assert {r.notes["pack"] for r in tested} == {str(seed) for seed in STAGES["ten"].seeds}
-    again = contest("ten", tmp_path / "store", "--data", root)
-    assert again.stdout == result.stdout
-    assert "training" not in again.stderr
-    assert "ten" not in contest_cli.WORK
-    Store(tmp_path / "part").add(records[:-1])
-    plan = contest("ten", tmp_path / "part", "--dry-run").stdout
-    assert re.search(r"1 to train\n.* 1 epochs: about \d+ s\n  Together about \d+ s of", plan)
-    nothing = contest("ten", tmp_path / "none", "--dry-run").stdout
-    assert "time unknown" in nothing
-    assert contest_cli.FOLLOWING["ten"] in nothing
-    assert contest_cli.FOLLOWING["ten"] not in again.stdout
-    Store(tmp_path / "rates").add([r for r in records if r not in tested])
-    on_cpu, on_gpu = (
-        contest("ten", tmp_path / "rates", "--dry-run", "--device", kind).stdout
-        for kind in ("cpu", "cuda")
-    )
-    assert on_cpu.count("seeds 80,") == on_cpu.count("seeds 81,") == 7  # a model a pack
-    assert on_gpu.count("seeds 80-81,") == 7  # all seeds of a contender at once
-    assert contest("page", tmp_path / "store", "--out", tmp_path / "page.md").exit_code == 0
-    text = (tmp_path / "page.md").read_text(encoding="utf-8")
-    assert "| oscillator, exp, rotary | 32 | 8 | learned |" in text
 
 
 def test_an_unknown_stage_is_refused(tmp_path):

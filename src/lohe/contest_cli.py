@@ -1,7 +1,6 @@
 """`lohe contest`: oscillators against every softmax, by a protocol committed before the runs."""
 
 import time
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -11,16 +10,14 @@ import typer
 
 from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
 from lohe.experiments import cpu, terminal, weights
-from lohe.experiments.contest import choose, measured, page, tables, ten
+from lohe.experiments.contest import choose, measured, page, tables
 from lohe.experiments.contest.trials import (
-    FAMILIES,
     LATER_RUNS,
     seconds,
     seconds_in_all,
-    trial_runs,
 )
 from lohe.experiments.deadline import Deadline
-from lohe.experiments.estimates import Estimates, duration
+from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, untaken
 from lohe.experiments.runner import Pack, complete, missing
@@ -30,13 +27,10 @@ from lohe.tasks import Data, Task, load_aloud
 from lohe.train import Run
 
 WORK = ("choose", *LATER_RUNS, "measure")  # in the order in which `all` does it
-STAGES = (*WORK, "all", "ten", "page")
+STAGES = (*WORK, "all", "page")
 AFTER = {"controls": "confirm", "rotary": "controls"}  # in which order the test articles are opened
 SIZE = 10  # seeds trained at once
-FOLLOWING = {
-    "choose": "The finals of a family follow when its trials are complete.",
-    "ten": "What is scored on test follows when its learning rates are complete.",
-}
+FOLLOWING = "Further learning rates follow when those before them are there."
 POLL_S = 5.0  # between looks at what others have finished
 
 
@@ -60,17 +54,17 @@ def contest_command(
     device or many, the processes share the work.
 
     \b
-    choose    trials of all families, then the best four of each; no test
-    confirm   the chosen ones, ten fresh seeds, test scored once; after choose
+    choose    trials, then each family's learning rate; no test
+    confirm   ours and every softmax, ten fresh seeds, test scored once; after choose
     controls  the chosen oscillator with one part changed; after confirm
-    law       perplexity against d_osc; after choose, like the next three
+    law       perplexity against d_osc; after choose, like the next four
+    published softmax and oscillator as published, 30 epochs, test scored once
     length    128 and 256 inputs, and 48 to compare with
     scale     six layers, d_model 384
-    rate      learning rates beyond those searched, where a winner had the largest
+    epochs    30 epochs of ours and the best softmax
     rotary    ours with rotary positions in its couplings; after controls
     measure   rank, gain, imperfect devices, longer windows; after confirm
     all       these in order; models are measured as soon as they are confirmed
-    ten       beside them: ten epochs at the best learning rate; CPUs will do
     page      write the page, its figures and the protocol from the records
 
     \b
@@ -78,7 +72,6 @@ def contest_command(
       lohe contest choose --dry-run
       lohe contest choose --device cuda --minutes 9
       lohe contest all --device cuda
-      lohe contest ten --device cpu --dry-run
       lohe contest page --out docs/beyond_softmax.md
     """
     with refusals():
@@ -101,7 +94,7 @@ def contest_command(
             _runs(stage, _evidence(records))  # refuses what is too early
         failed: list[Measure] = []
         if not dry_run:
-            deadline = Deadline(minutes, _guess(stage, records, _kind(device)))
+            deadline = Deadline(minutes, _guess)
             worker = Worker(records, device_name(device), data, deadline, failed=failed)
             if worker.device == "cpu":
                 cpu.get_ready()
@@ -111,8 +104,8 @@ def contest_command(
                 _work(stage, worker)
         evidence = _evidence(records)
         for one in WORK if stage == "all" else (stage,):
-            _report(one, records, evidence, _kind(device))
-        terminal.show((ten.table if stage == "ten" else tables.chosen_table)(evidence))
+            _report(one, records, evidence)
+        terminal.show(tables.chosen_table(evidence))
         for measure in failed:
             typer.echo(f"Not measured, it failed as said above: {measure_name(measure)}", err=True)
         if failed:
@@ -149,7 +142,7 @@ def _work_all(worker: Worker) -> None:
             except TooEarly:
                 continue
             late = _work(stage, worker)
-            left = _missing(stage, worker.store, _evidence(worker.store), worker.device)
+            left = _missing(stage, worker.store, _evidence(worker.store))
             held = held or any(not late.issuperset(pack.runs) for pack in left)
             if stage in ("confirm", "controls"):  # while weights are there: the machine may be lent
                 _measure(worker)
@@ -170,10 +163,7 @@ def _work(stage: str, worker: Worker) -> set[Run]:
 def _runs(stage: str, evidence: Evidence) -> list[Run]:
     """What the stage needs, as far as it is known by now."""
     if stage == "choose":
-        drawn = [run for family in FAMILIES for run in trial_runs(family)]
-        return drawn + choose.known_finals(evidence)
-    if stage == "ten":
-        return ten.known_runs(evidence)
+        return choose.known_runs(evidence)
     chosen = choose.chosen(evidence)
     if chosen is None:
         raise TooEarly(
@@ -220,12 +210,11 @@ def _train(stage: str, worker: Worker) -> set[Run]:
                 return data
             return replace(data, splits={k: x for k, x in data.splits.items() if k != "test"})
 
-        size = _size(stage, worker.device)
-        how = {"device": worker.device, "size": size, "load": load, "allowed": allowed}
+        how = {"device": worker.device, "size": SIZE, "load": load, "allowed": allowed}
         while todo := (
-            _missing(stage, store, evidence := _evidence(store), worker.device)
+            _missing(stage, store, evidence := _evidence(store))
             # again: somebody may have finished, and opened more, since the evidence was read
-            or _missing(stage, store, evidence := _evidence(store), worker.device)
+            or _missing(stage, store, evidence := _evidence(store))
         ):
             runs = [run for pack in todo for run in pack.runs]
             taken, keep = 0, _kept(stage, evidence)
@@ -243,45 +232,28 @@ def _train(stage: str, worker: Worker) -> set[Run]:
     return late
 
 
-def _missing(stage: str, store: Store, evidence: Evidence, device: str) -> list[Pack]:
-    """Without a record; for measurements that are not taken, without weights. In packs for a device
-    of this kind."""
+def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
+    """Without a record; for measurements that are not taken, without weights."""
     runs, keep = _runs(stage, evidence), []
     if stage == "measure":
         wanted = model_runs(untaken(_measures(evidence), store))
         runs = keep = [run for run in runs if run in wanted]
-    return missing(runs, store, _size(stage, device), keep)
+    return missing(runs, store, SIZE, keep)
 
 
-def _guess(stage: str, store: Store, kind: str) -> Callable[[Pack], float | None]:
-    """Seconds that a pack may take: by the speed that the protocol states for its GPU; for `ten`
-    on CPUs by what such packs took there. None: unknown."""
-    if stage != "ten" or kind == "cuda":
-        return lambda pack: seconds(pack.run, len(pack.seeds))
-    estimates = Estimates(quietly(store), kind)
-    return lambda pack: (estimates.pack(pack) or (None,))[0]
-
-
-def _kind(device: str) -> str:
-    """cpu or cuda. A plan may be for a machine that is not this one."""
-    return "cuda" if device.startswith("cuda") else device_name(device)
-
-
-def _size(stage: str, device: str) -> int:
-    """Of packs: on CPUs processes share the work, a model each."""
-    return 1 if stage == "ten" and device == "cpu" else SIZE
+def _guess(pack: Pack) -> float:
+    """Seconds that a pack may take, by the speed that the protocol states for its GPU."""
+    return seconds(pack.run, len(pack.seeds))
 
 
 def _more_follow(stage: str, evidence: Evidence) -> bool:
     """Whether what is trained now makes further runs of the stage known."""
-    if stage == "ten":
-        return ten.more_follow(evidence)
-    return stage == "choose" and choose.final_runs(evidence) is None
+    return stage == "choose" and choose.chosen(evidence) is None
 
 
 def _kept(stage: str, evidence: Evidence) -> list[Run]:
     """Runs whose weights are kept as they are trained: something will be measured on them."""
-    chosen = None if stage in ("choose", "ten") else choose.chosen(evidence)
+    chosen = None if stage == "choose" else choose.chosen(evidence)
     return measured.kept_runs(chosen) if chosen else []
 
 
@@ -300,30 +272,24 @@ def _measure(worker: Worker) -> None:
     terminal.take_aloud(there, bench, worker.deadline, failed.append)
 
 
-def _report(stage: str, store: Store, evidence: Evidence, kind: str) -> None:
+def _report(stage: str, store: Store, evidence: Evidence) -> None:
     """What is there, what remains, and how long it may take."""
     try:
-        runs, todo = _runs(stage, evidence), _missing(stage, store, evidence, kind)
+        runs, todo = _runs(stage, evidence), _missing(stage, store, evidence)
     except TooEarly:
         typer.echo(f"{stage}: not open yet")
         return
     waiting = sum(len(pack.seeds) for pack in todo)
     typer.echo(f"{stage}: {len(runs)} models, {len(runs) - waiting} recorded, {waiting} to train")
-    guess, known = _guess(stage, store, kind), list[float]()
     for pack in todo:
-        run, about = pack.run, guess(pack)
-        known += [] if about is None else [about]
+        run = pack.run
         how = f"learning rate {run.optimizer.lr:g}, dropout {run.model.dropout:g}"
-        long = "time unknown" if about is None else f"about {duration(about)}"
-        typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: {long}")
-    if todo and stage == "ten" and kind == "cpu":
-        if len(known) == len(todo):
-            typer.echo(f"  Together about {duration(sum(known))} of one core, by what CPUs took")
-    elif todo:
+        typer.echo(f"  {pack.name}, {how}, {run.epochs} epochs: about {duration(_guess(pack))}")
+    if todo:
         whole = duration(seconds_in_all((pack.run, len(pack.seeds)) for pack in todo))
         typer.echo(f"  {stage} takes about {whole} on an H200")
     if _more_follow(stage, evidence):
-        typer.echo(FOLLOWING[stage])
+        typer.echo(FOLLOWING)
     if stage == "measure":
         wanted = _measures(evidence)
         left = len(untaken(wanted, store))

@@ -46,7 +46,7 @@ def test_two_processes_share_the_choice(short, root, tmp_path, context, start, f
     store, log, ready = tmp_path / "store", tmp_path / "log", context.Barrier(2)
     finish(*(start(contest_workers.choose, store, root, log, ready) for _ in range(2)))
     trained = [what for _, what in lines(log)]
-    assert len(trained) == len(set(trained)) == 8  # trials and finals, each once
+    assert len(trained) == len(set(trained)) == 10  # trials, rates and dropouts, each once
     assert len({who for who, _ in lines(log)}) == 2
     assert choose.chosen(evidence(store)) is not None
     assert list((store / ".lohe" / "claims").iterdir()) == []
@@ -55,18 +55,17 @@ def test_two_processes_share_the_choice(short, root, tmp_path, context, start, f
 def test_what_others_hold_is_left_and_what_follows_from_it_is_waited_for(
     short, root, tmp_path, start, finish, eventually
 ):
-    """One trial of softmax is held: all else is done, finals of the other family too."""
+    """One trial of softmax is held: all else is done, the search of the other family too."""
     store, log = tmp_path / "store", tmp_path / "log"
     held = trial_runs("softmax")[0]
     with Store(store).claim(held.recipe(), [held.seed]):
         process = start(contest_workers.choose, store, root, log)
-        eventually(lambda: len(lines(log)) == 5)
-        eventually(lambda: choose.in_finals(evidence(store), OURS)[1:])
-        assert process.is_alive()  # the finals of softmax follow
-        assert len(lines(log)) == 5
-        assert choose.final_runs(evidence(store)) is None
+        eventually(lambda: choose.settled(evidence(store), OURS))
+        assert process.is_alive()  # the search of softmax follows
+        assert len(lines(log)) == 6
+        assert not choose.searched(evidence(store), "softmax")
     finish(process)
-    assert len(lines(log)) == 8
+    assert len(lines(log)) == 10
     assert choose.chosen(evidence(store)) is not None
 
 
@@ -81,11 +80,11 @@ def test_all_waits_for_what_others_confirm_and_no_longer_than_it_may(
     held = LATER_RUNS["confirm"](won)[0]
     with Store(store).claim(held.recipe(), [held.seed]):
         process = start(contest_workers.whole, store, root, log)
-        eventually(lambda: len(lines(log)) == 9)
-        eventually(lambda: len(evidence(store).all()) == 9)
+        eventually(lambda: len(lines(log)) == 11)
+        eventually(lambda: len(evidence(store).all()) == 11)
         finish(start(contest_workers.whole, store, root, log, 0.001))
         assert process.is_alive()
-        assert len(lines(log)) == 9
+        assert len(lines(log)) == 11
     finish(process)
-    assert len(lines(log)) == 11
-    assert len(evidence(store).all()) == 11
+    assert len(lines(log)) == 13
+    assert len(evidence(store).all()) == 13

@@ -40,7 +40,7 @@ Settings = dict[Configuration, list[Record]]  # best first, by the half that cho
 
 def tried(evidence: Evidence, family: str) -> dict[Training, Settings]:
     """All settings of the family that did not diverge; none before its trials are complete."""
-    if choose.finalists(evidence, family) is None:
+    if not choose.all_tried(evidence, family):
         return {}
     found: dict[Training, Settings] = {t: {} for t in TRAININGS}
     for standing in choose.in_trials(evidence, family):
@@ -57,7 +57,7 @@ def best(settings: Settings) -> list[Record]:
 
 def rivals(evidence: Evidence) -> dict[str, dict[Training, list[Record]]]:
     """The best setting of each other family in each training; empty while ours lacks a trial."""
-    if choose.finalists(evidence, OURS) is None:
+    if not choose.all_tried(evidence, OURS):
         return {}
     found = {family: tried(evidence, family) for family in FAMILIES if family != OURS}
     return {
@@ -92,7 +92,7 @@ def table(evidence: Evidence) -> Table:
             off = [changes(ours, records) for records in theirs]
             differences += off
             rows.append(("", "", _named(c), _perplexity(ours), *map(_shown, off)))
-    waiting = [family for family in FAMILIES if choose.finalists(evidence, family) is None]
+    waiting = [family for family in FAMILIES if not choose.all_tried(evidence, family)]
     notes = [
         "Perplexity on the second half of the validation articles, strict, 10 epochs, mean over "
         "the seeds that ours has, too. Of the other families the setting that is best on the "

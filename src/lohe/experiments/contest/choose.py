@@ -1,4 +1,4 @@
-"""Who goes on: trials of 10 epochs, finals of 30, judged on the first half of the articles.
+"""Who goes on: trials, then a search of learning rates, judged on the first half of the articles.
 
 What is compared is the mean over seeds of log perplexity on `valid`, at the epoch that was best for
 the seed. A run that diverged counts as infinitely bad. Nothing here reads another split.
@@ -6,21 +6,24 @@ the seed. A run that diverged counts as infinitely bad. Nothing here reads anoth
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
+from itertools import product
 from statistics import fmean
 
 from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.trials import (
+    COMPARED_AT,
     FAMILIES,
-    FINALISTS,
-    MATCHED,
     OURS,
+    RATES,
     RIVALS,
-    ROTARY,
+    SHARED,
     STAGES,
+    TRIED,
     Chosen,
     Configuration,
+    configured,
     trial_runs,
     trials,
 )
@@ -32,10 +35,15 @@ JUDGED = "valid.nats"
 
 @dataclass(frozen=True)
 class Standing:
-    """A configuration and what it reached: log perplexity by seed."""
+    """A configuration and what it reached: log perplexity by seed, of so many."""
 
     configuration: Configuration
     nats: tuple[float, ...]
+    seeds: int
+
+    @property
+    def complete(self) -> bool:
+        return len(self.nats) == self.seeds
 
     @property
     def mean(self) -> float:
@@ -59,63 +67,101 @@ def in_trials(evidence: Evidence, family: str) -> tuple[Standing, ...]:
     return tuple(sorted(found, key=lambda s: s.mean))
 
 
+def all_tried(evidence: Evidence, family: str) -> bool:
+    """Whether all trials of the family are recorded."""
+    return not missing(evidence, trial_runs(family))
+
+
+def settings(evidence: Evidence, family: str) -> list[Configuration]:
+    """Where the family's search begins: the best setting of its trials, or every setting where
+    trials were given up; none before they are complete."""
+    dropout = min(SHARED["dropout"])
+    if family in TRIED:
+        if not all_tried(evidence, family):
+            return []
+        found = [in_trials(evidence, family)[0].configuration]
+    else:
+        choices = FAMILIES[family].choices
+        found = [
+            configured(family, dict(zip(choices, values, strict=True)))
+            for values in product(*choices.values())
+        ]
+    return [replace(c, learning_rate=COMPARED_AT, dropout=dropout) for c in found]
+
+
 @lru_cache(maxsize=16)
-def finalists(evidence: Evidence, family: str) -> tuple[Configuration, ...] | None:
-    """The best few of the trials; None before all of them are recorded.
+def searched(evidence: Evidence, family: str) -> tuple[Standing, ...]:
+    """All that is tried, in that order, as far as it is known to be needed; what is not there has
+    no nats.
 
-    The last place is that of the best with a dropout that the others lack, if they lack one.
+    Several settings are compared at one learning rate. The best is trained at learning rates that
+    double as long as the last is the best; then with the larger dropout, at the best learning rate
+    and beyond it as long as the last is the best of all.
     """
-    if missing(evidence, trial_runs(family)):
-        return None
-    ordered = [s.configuration for s in in_trials(evidence, family)]
-    first, others = ordered[: FINALISTS - 1], ordered[FINALISTS - 1 :]
-    there = {c.dropout for c in first}
-    last = [c for c in others if c.dropout not in there] or others
-    return (*first, *last[:1])
+    found: dict[Configuration, Standing] = {}
+
+    def at(c: Configuration) -> Standing:
+        found[c] = standing(evidence, c, STAGES["rates"].runs(c))
+        return found[c]
+
+    def done() -> bool:
+        return all(s.complete for s in found.values())
+
+    def best() -> Standing:
+        return min(found.values(), key=lambda s: s.mean)
+
+    first = settings(evidence, family)
+    if len(first) > 1:
+        for c in first:
+            at(c)
+    if not first or not done():
+        return tuple(found.values())
+    first = best().configuration if found else first[0]
+    for n, rate in enumerate(RATES):
+        last = at(replace(first, learning_rate=rate))
+        if n and not (done() and best() == last):
+            break
+    if not done():
+        return tuple(found.values())
+    by_now = best().configuration
+    for rate in RATES[RATES.index(by_now.learning_rate) :]:
+        last = at(replace(by_now, learning_rate=rate, dropout=max(SHARED["dropout"])))
+        if not (done() and best() == last):
+            break
+    return tuple(found.values())
 
 
-def known_finals(evidence: Evidence) -> list[Run]:
-    """The finals of the families whose own trials are complete: they wait for no other family."""
-    known = (finalists(evidence, family) or () for family in FAMILIES)
-    return [run for chosen in known for c in chosen for run in STAGES["finals"].runs(c)]
+def settled(evidence: Evidence, family: str) -> bool:
+    """Whether the family's search is at its end."""
+    found = searched(evidence, family)
+    return bool(found) and all(s.complete for s in found)
 
 
-def final_runs(evidence: Evidence) -> list[Run] | None:
-    """What the finals need; None before the trials of all families are complete."""
-    if any(finalists(evidence, family) is None for family in FAMILIES):
-        return None
-    return known_finals(evidence)
-
-
-def in_finals(evidence: Evidence, family: str) -> list[Standing]:
-    """The family's finalists, best first; those that are recorded."""
-    stage = STAGES["finals"]
-    chosen = finalists(evidence, family) or ()
-    found = [standing(evidence, c, stage.runs(c)) for c in chosen]
-    return sorted((s for s in found if s.nats), key=lambda s: s.mean)
+def known_runs(evidence: Evidence) -> list[Run]:
+    """Trials, and of the search what is known by now; a family waits for no other."""
+    drawn = [run for family in TRIED for run in trial_runs(family)]
+    tried = (s.configuration for family in FAMILIES for s in searched(evidence, family))
+    return drawn + [run for c in tried for run in STAGES["rates"].runs(c)]
 
 
 @lru_cache(maxsize=4)
 def chosen(evidence: Evidence) -> Chosen | None:
-    """The winners of the finals; None before these are complete."""
-    runs = final_runs(evidence)
-    if runs is None or missing(evidence, runs):
+    """The best of each family; None before all of them are settled."""
+    if not all(settled(evidence, family) for family in FAMILIES):
         return None
-    first = {family: in_finals(evidence, family)[0] for family in FAMILIES}
-    family = min(RIVALS, key=lambda name: first[name].mean)
+    first = {f: min(searched(evidence, f), key=lambda s: s.mean) for f in FAMILIES}
+    rivals = sorted(RIVALS, key=lambda name: first[name].mean)
     return Chosen(
         ours=first[OURS].configuration,
-        best=first[family].configuration,
-        family=family,
-        matched=first[MATCHED].configuration,
-        rotary=first[ROTARY].configuration,
+        softmaxes=tuple((name, first[name].configuration) for name in rivals),
     )
 
 
 def standing(evidence: Evidence, configuration: Configuration, runs: list[Run]) -> Standing:
     """What was recorded of these runs of it."""
     there = _by_seed(evidence, runs[0])
-    return Standing(configuration, tuple(there[r.seed] for r in runs if r.seed in there))
+    nats = tuple(there[r.seed] for r in runs if r.seed in there)
+    return Standing(configuration, nats, len(runs))
 
 
 def _by_seed(evidence: Evidence, run: Run) -> dict[int, float]:

@@ -19,6 +19,7 @@ from lohe.experiments.contest.trials import (
     Configuration,
     controls,
     in_both_protocols,
+    stage_of,
     to_confirm,
 )
 from lohe.experiments.evidence import Evidence
@@ -74,9 +75,10 @@ def better_p_values(found: Mapping[str, Rivals]) -> dict[str, float]:
 
 
 def records(
-    evidence: Evidence, configuration: Configuration, protocol: Protocol, stage: str = "confirm"
+    evidence: Evidence, configuration: Configuration, protocol: Protocol, stage: str = ""
 ) -> list[Record]:
-    """What was recorded of the stage's seeds."""
+    """What was recorded of the stage's seeds; without a stage of that which confirms it."""
+    stage = stage or stage_of(configuration)
     return evidence.of(STAGES[stage].runs(configuration, protocol=protocol))
 
 
@@ -163,9 +165,9 @@ def percent(nats: float) -> float:
 def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Comparison | Undecided]:
     """All that are planned with the best softmax, by name; the protocol after the name."""
 
-    def to_best(name: str, c: Configuration, protocol: Protocol, stage: str = "confirm"):
+    def to_best(name: str, c: Configuration, protocol: Protocol, stage: str = ""):
         sides = records(evidence, c, protocol, stage), records(evidence, chosen.best, protocol)
-        planned = len(STAGES[stage].seeds), len(STAGES["confirm"].seeds)
+        planned = len(STAGES[stage or stage_of(c)].seeds), len(STAGES["confirm"].seeds)
         return compare(*sides, (name, BEST), planned)
 
     found: dict[str, Comparison | Undecided] = {}

@@ -1,5 +1,5 @@
-"""Longer windows, a larger model, higher learning rates: what they do to the difference from the
-best softmax, paired by seed.
+"""Longer windows, a larger model, more epochs: what they do to the difference from the best
+softmax, paired by seed.
 
 On the second half of the validation articles. It decides nothing, and is not corrected for number.
 """
@@ -15,19 +15,19 @@ from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.law import LATER
 from lohe.experiments.contest.tables import P_VALUE, progress, seeds_shown, shown_finite
 from lohe.experiments.contest.trials import (
-    HIGHER,
     LARGE,
+    LARGE_RATE,
     LARGE_TOKENS,
     LENGTHS,
-    PUBLISHED,
+    LONGER,
     STAGES,
     Chosen,
     Configuration,
-    at_the_edge,
-    faster,
-    in_both_protocols,
+    best_name,
     larger,
     longer,
+    plain,
+    trained_longer,
 )
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
@@ -43,19 +43,21 @@ SIZES: Mapping[str, Runs] = {
     **{f"T = {t}": partial(longer, tokens=t) for t in LENGTHS},
     BIG: larger,
 }
-RATES: Mapping[str, Runs] = {f"learning rate {r:g}": partial(faster, rate=r) for r in HIGHER}
+EPOCHS: Mapping[str, Runs] = {
+    what: partial(trained_longer, rate=rate) for what, rate in LONGER.items()
+}
 
 
 def further(evidence: Evidence) -> Table:
     """Each size with its models, and whether the corpus lets anything be said at it."""
     columns = ("what", "model", "seeds", "validation", "epoch chosen", "epochs trained")
     columns = (*columns, "to best softmax, %", P_VALUE)
-    title = "Longer windows, a larger model, higher learning rates"
+    title = "Longer windows, a larger model, more epochs"
     chosen = choose.chosen(evidence)
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     rows, said = [], []
-    for what, runs_of in {**SIZES, **(RATES if at_the_edge(chosen) else {})}.items():
+    for what, runs_of in {**SIZES, **EPOCHS}.items():
         best = evidence.of(runs_of(chosen.best))
         for name, c in entrants(chosen, what).items():
             there = evidence.of(runs_of(c))
@@ -68,24 +70,19 @@ def further(evidence: Evidence) -> Table:
         "half of the validation articles, strict, mean ± standard deviation. to best softmax: "
         "change of perplexity with its 95 % interval, paired by seed; intervals and p-values are "
         "not corrected for number, and decide nothing.",
-        "Limits: longer and larger models are trained with the learning rate and dropout that were "
-        "chosen for the small one at T = 48.",
+        "Limits: longer windows are trained with the learning rate and dropout that were chosen at "
+        f"T = 48, the large model with {LARGE_RATE:g} of that learning rate. 30 epochs: at T = 48, "
+        "everything else is trained for 10.",
         *(text for text in said if text),
     ]
-    if at_the_edge(chosen):
-        notes.append(
-            "Learning rates beyond those that were searched, at T = 48, since a winner has the "
-            "largest of these: whether the order is one of that edge. Both are trained at the rate "
-            "that is named, which may suit one of them less."
-        )
-    return Table(title, columns, rows, notes)
+    begun = any(int(row[2].split()[0]) for row in rows)
+    return Table(title, columns, rows if begun else [], notes)
 
 
 def entrants(chosen: Chosen, size: str) -> dict[str, Configuration]:
-    """Ours and the best softmax; at the large size also softmax as published."""
-    wanted = [chosen.ours, chosen.best]
-    wanted += [PUBLISHED["softmax as published"]] if size == BIG else []
-    return {name: c for name, c in in_both_protocols(chosen).items() if c in wanted}
+    """Ours and the best softmax; at the large size also the plain one."""
+    found = {"ours": chosen.ours, best_name(chosen): chosen.best}
+    return found | ({"softmax": plain(chosen)} if size == BIG else {})
 
 
 def difference(a: Sequence[Record], b: Sequence[Record], name: str) -> Estimate | str:
@@ -100,12 +97,12 @@ def difference(a: Sequence[Record], b: Sequence[Record], name: str) -> Estimate 
     return of_sample(apart)
 
 
-def at_its_best_rate(evidence: Evidence, configuration: Configuration) -> list[Record]:
-    """With the chosen learning rate or one beyond, whichever is best on the same half and did not
-    diverge; none while one of them lacks a seed."""
-    runs = [longer(configuration, LENGTHS[0]), *(of(configuration) for of in RATES.values())]
-    found = [evidence.of(of_rate) for of_rate in runs]
-    if any(len(x) < len(STAGES["rate"].seeds) for x in found):
+def at_its_best(evidence: Evidence, configuration: Configuration) -> list[Record]:
+    """In 10 or in 30 epochs, whatever is best on the same half and did not diverge; none while one
+    of them lacks a seed."""
+    runs = [longer(configuration, LENGTHS[0]), *(of(configuration) for of in EPOCHS.values())]
+    found = [evidence.of(x) for x in runs]
+    if any(len(x) < len(STAGES["epochs"].seeds) for x in found):
         return []
     whole = [x for x in found if not any(map(has_diverged, x))]
     return min(whole, key=lambda x: fmean(r.result[NATS] for r in x), default=[])

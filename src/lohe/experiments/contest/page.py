@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from lohe.experiments import provenance
-from lohe.experiments.contest import alike, choose, law, measured, measured_tables, tables, ten
+from lohe.experiments.contest import alike, choose, each, law, measured, measured_tables, tables
 from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.second import answer, second_table
@@ -18,16 +18,17 @@ from lohe.experiments.contest.seen import scored_elsewhere
 from lohe.experiments.contest.tables import curve_name
 from lohe.experiments.contest.trials import (
     FAMILIES,
-    FINALISTS,
     FITTED,
     HELD_OUT,
     LATER_RUNS,
-    PUBLISHED,
+    RATES,
     STAGES,
     TRIALS,
+    TRIED,
     best_name,
     control_runs,
     curves,
+    plain,
     protocol,
 )
 from lohe.experiments.contest.verdict import ALPHA, edges, verdict, what_would_change_it
@@ -41,15 +42,14 @@ from lohe.train import brief
 from lohe.viz.style import drawing, save
 
 MADE = "Made by `lohe contest page` from the records in `results/`; not to be edited."
-ANSWERS = what_would_change_it, edges, answer, ten.answer
-OF_CHOOSING = tables.finalists, alike.table
+ANSWERS = each.answer, what_would_change_it, edges, answer
+OF_CHOOSING = tables.search, alike.table
 OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
     tables.confirmed,
+    each.table,
     tables.controlled,
     second_table,
-    ten.table,
-    ten.distances,
     tables.law_table,
     further,
     measured_tables.beyond,
@@ -77,9 +77,8 @@ def figure(evidence: Evidence) -> Figure:
         color, marker = looks[name]
         _draw(ax, here, scaling, curve_name(name, chosen), color, marker)
     lines = {best_name(chosen): (chosen.best, SOFTMAX)}
-    plain = PUBLISHED["softmax as published"]
-    if plain != chosen.best:
-        lines["softmax as published"] = (plain, GREY)
+    if plain(chosen) != chosen.best:
+        lines["softmax"] = (plain(chosen), GREY)
     levels = {n: (law.perplexities(evidence, c), color) for n, (c, color) in lines.items()}
     means = {name: fmean(x) for name, (x, _) in levels.items() if x and math.isfinite(fmean(x))}
     for name, mean in means.items():
@@ -134,16 +133,18 @@ def page(evidence: Evidence, stem: str) -> str:
 
 def in_short(stem: str) -> str:
     """The protocol in a few sentences, and where all of it is."""
-    given, (first, second, last) = protocol(), (STAGES[x] for x in ("trials", "finals", "confirm"))
+    given, (first, second, last) = protocol(), (STAGES[x] for x in ("trials", "rates", "confirm"))
     return (
-        f"Each of {len(FAMILIES)} families trains {TRIALS} draws of its settings, "
-        f"{len(first.seeds)} seeds and {first.epochs} epochs each; its best {FINALISTS} go on, "
-        f"{len(second.seeds)} fresh seeds and {second.epochs} epochs. The best of ours and the "
-        f"best softmax are trained with {len(last.seeds)} fresh seeds more, and scored on the test "
-        "articles once. The first half of the validation articles chooses, epochs as well. Primary "
-        f"test: log perplexity on test, Welch, two-sided, alpha = {ALPHA}. [All rules, and what "
-        f"was changed]({stem}_protocol.md): committed on {given['committed']}, before any of these "
-        f"runs, and amended {len(given['amendments'])} times since."
+        f"{len(TRIED)} of {len(FAMILIES)} families train {TRIALS} draws of their settings, "
+        f"{len(first.seeds)} seeds and {first.epochs} epochs each; the best setting of each, and "
+        "every setting of the other families, goes on to a search of learning rates, "
+        f"{RATES[0]:g} to {RATES[-1]:g}, and dropout, {len(second.seeds)} fresh seeds. Ours and "
+        f"every softmax as found by it are trained with {len(last.seeds)} fresh seeds more, "
+        f"{last.epochs} epochs, and scored on the test articles once. The first half of the "
+        "validation articles chooses, epochs as well. Primary test, ours against the softmax that "
+        f"is best by validation: log perplexity on test, Welch, two-sided, alpha = {ALPHA}. [All "
+        f"rules, and what was changed]({stem}_protocol.md): committed on {given['committed']}, "
+        f"before any of these runs, and amended {len(given['amendments'])} times since."
     )
 
 
@@ -159,7 +160,6 @@ def protocol_page(evidence: Evidence, stem: str) -> str:
         given["seen_before"],
         "Scored on the test articles in other records, sizes being d_osc or d_qk:",
         "\n".join(f"- {line}" for line in scored_elsewhere(evidence)) or "None.",
-        "Stage `ten` scores models of these mechanisms on the test articles, too (rule *ten*).",
         "## Rules",
         "\n".join(f"- *{name}*: {text}" for name, text in given["rules"].items()),
         "## Amendments",

@@ -17,6 +17,7 @@ from lohe.experiments.contest.trials import (
     FITTED,
     HELD_OUT,
     STAGES,
+    TRIED,
     Chosen,
     Configuration,
     as_text,
@@ -108,18 +109,18 @@ DISTANCE_NOTES = (
     "to best softmax: change of test perplexity in per cent with its 95 % interval by Welch; "
     "paired: the interval by seed; seeds and articles: that of a bootstrap over both. p-value: of "
     "ours Welch's, the primary test; of the others Holm-corrected, all together. The best softmax "
-    "is that by the finals, on the first half of validation. Seeds that diverged are named, and "
+    "is that by the search, on the first half of validation. Seeds that diverged are named, and "
     "not in means.",
 )
 
 
 def chosen_table(evidence: Evidence) -> Table:
-    """The best of each family in the trials and in the finals."""
+    """The best of each family in the trials and in the search."""
     rows = []
     for family in FAMILIES:
         recorded = len(trial_runs(family)) - len(choose.missing(evidence, trial_runs(family)))
         first = next((s for s in choose.in_trials(evidence, family) if s.nats), None)
-        last = next(iter(choose.in_finals(evidence, family)), None)
+        last = next(iter(in_search(evidence, family)), None)
         shown = last or first
         rows.append(
             (
@@ -130,31 +131,47 @@ def chosen_table(evidence: Evidence) -> Table:
                 as_text(shown.configuration) if shown else "",
             )
         )
-    columns = ("family", "models tried", "best of the trials", "best of the finals", "which")
+    columns = ("family", "models tried", "best of the trials", "best of the search", "which")
     notes = [
-        "Perplexity on the first half of the validation articles, strict: exp of the mean over "
-        "seeds of its logarithm; 10 epochs in the trials, 30 in the finals. By these the "
-        "configurations were chosen, so they flatter."
+        "Perplexity on the first half of the validation articles, strict, 10 epochs: exp of the "
+        "mean over seeds of its logarithm. By these the configurations were chosen, so they "
+        "flatter."
     ]
-    return Table("The best of the trials and of the finals", columns, rows, notes)
+    return Table("The best of the trials and of the search", columns, rows, notes)
 
 
-def finalists(evidence: Evidence) -> Table:
-    """All finalists of each family, also where nothing was chosen by."""
+def in_search(evidence: Evidence, family: str) -> list[choose.Standing]:
+    """What the family's search has tried, best first; those that are recorded."""
+    found = (s for s in choose.searched(evidence, family) if s.nats)
+    return sorted(found, key=lambda s: s.mean)
+
+
+def search(evidence: Evidence) -> Table:
+    """All that was tried of each family, also where nothing was chosen by."""
     rows = []
     for family in FAMILIES:
-        for standing in choose.in_finals(evidence, family):
-            there = evidence.of(STAGES["finals"].runs(standing.configuration))
+        for standing in in_search(evidence, family):
+            there = evidence.of(STAGES["rates"].runs(standing.configuration))
             later = seeds_shown(there), shown_finite(there, LATER)
             rows.append((family, as_text(standing.configuration), reached(standing), *later))
     columns = ("family", "which", "first half", "seeds", "second half")
     notes = [
-        "30 epochs, best of each family first. Perplexity on the validation articles, strict: the "
+        "10 epochs, best of each family first. Perplexity on the validation articles, strict: the "
         "first half chose, as above; the second chose nothing, mean ± standard deviation over "
         "seeds that did not diverge. The test articles were closed.",
-        *([] if rows else [progress(evidence)]),
+        *([f"Trained on {on}."] if (on := _machines(evidence)) else []),
     ]
-    return Table("Finalists", columns, rows, notes)
+    return Table("The search of learning rates", columns, rows, notes)
+
+
+def _machines(evidence: Evidence) -> str:
+    """Kinds of device, what the products of the head were made of, and how many models by each."""
+    searched = (s.configuration for f in FAMILIES for s in choose.searched(evidence, f))
+    there = (r for c in searched for r in evidence.of(STAGES["rates"].runs(c)))
+    found = Counter(
+        ", ".join(x for x in map(r.environment.get, ("device", "head")) if x) for r in there
+    )
+    return "; ".join(f"{name} ({n})" for name, n in sorted(found.items()))
 
 
 def law_table(evidence: Evidence) -> Table:
@@ -178,14 +195,14 @@ def law_table(evidence: Evidence) -> Table:
 
 
 def progress(evidence: Evidence) -> str:
-    runs = [run for family in FAMILIES for run in trial_runs(family)]
+    runs = [run for family in TRIED for run in trial_runs(family)]
     left = len(choose.missing(evidence, runs))
     if left:
         return f"Of the trials {len(runs) - left} of {len(runs)} models are recorded."
-    finals = choose.final_runs(evidence) or []
-    left = len(choose.missing(evidence, finals))
-    done = f"{len(finals) - left} of {len(finals)} models"
-    return f"The trials are complete; of the finals {done} are recorded."
+    settled = sum(choose.settled(evidence, family) for family in FAMILIES)
+    return (
+        f"The trials are complete; of {len(FAMILIES)} families {settled} have their learning rate."
+    )
 
 
 def shape(c: Configuration) -> tuple[str, ...]:

@@ -63,6 +63,8 @@ FAMILIES: Mapping[str, Family] = {
     "softmax, cosine": Family(SoftmaxCosine(), {"scale": (3.0, 10.0)}),
 }
 RIVALS = tuple(name for name in FAMILIES if name != OURS)
+# whose trials were trained; where they were not, all settings are compared at one learning rate
+TRIED = (OURS, "softmax", "softmax, temperature", MATCHED, ROTARY)
 
 
 @dataclass(frozen=True)
@@ -118,23 +120,28 @@ class Stage:
 # Seeds of a later stage are none of an earlier one's: what was chosen by luck is not lucky again.
 STAGES: Mapping[str, Stage] = {
     "trials": Stage(epochs=10, seeds=(0, 1), precision="tf32"),
-    "finals": Stage(epochs=30, seeds=(20, 21, 22), precision="tf32"),
-    "confirm": Stage(epochs=30, seeds=tuple(range(100, 110)), test=True),
-    "controls": Stage(epochs=30, seeds=tuple(range(100, 105)), test=True),
-    "law": Stage(epochs=30, seeds=tuple(range(40, 45)), precision="tf32"),
-    "length": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),
-    "scale": Stage(epochs=30, seeds=(60, 61, 62), precision="tf32"),
-    "rate": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),  # paired with T = 48's
-    "rotary": Stage(epochs=30, seeds=tuple(range(100, 110)), test=True),
-    "ten, rates": Stage(epochs=10, seeds=(70,)),
-    "ten": Stage(epochs=10, seeds=tuple(range(80, 88)), test=True),
+    "rates": Stage(epochs=10, seeds=(70, 71)),
+    "confirm": Stage(epochs=10, seeds=tuple(range(100, 110)), test=True),
+    "controls": Stage(epochs=10, seeds=tuple(range(100, 105)), test=True),
+    "law": Stage(epochs=10, seeds=tuple(range(40, 45)), precision="tf32"),
+    "published": Stage(epochs=30, seeds=tuple(range(100, 110)), test=True),
+    "length": Stage(epochs=10, seeds=(50, 51, 52), precision="tf32"),
+    "scale": Stage(epochs=10, seeds=(60, 61, 62), precision="tf32"),
+    "epochs": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),  # paired with T = 48's
+    "rotary": Stage(epochs=10, seeds=tuple(range(100, 110)), test=True),
 }
-FINALISTS = 4  # of each family, both dropouts among them
+# learning rates of the search: the first two in any case, the next while the last is the best
+RATES = (2e-3, 4e-3, 8e-3, 1.6e-2, 3.2e-2, 6.4e-2)
+COMPARED_AT = 4e-3  # settings of a family without trials
 ASKED = (16, 32)  # d_osc at which a win is asked for
 LENGTHS = (48, 128, 256)  # inputs, each of a window of a word more; the first is everyone's
 LARGE: Mapping[str, int] = {"layers": 6, "d_model": 384, "heads": 6, "d_ff": 1536}
 LARGE_TOKENS, LARGE_PATIENCE = 256, 3
-HIGHER = (2e-3, 4e-3)  # learning rates beyond those that are searched
+LARGE_RATE = 0.25  # of the learning rate that was chosen for the small one
+LONGER: Mapping[str, float] = {  # of the learning rate that was chosen for 10 epochs
+    "30 epochs": 1.0,
+    "30 epochs, half the learning rate": 0.5,
+}
 FITTED, HELD_OUT = (2, 4, 8, 16, 32), (24, 48)
 
 
@@ -202,13 +209,29 @@ def trial_runs(family: str) -> tuple[Run, ...]:
 
 @dataclass(frozen=True)
 class Chosen:
-    """What the finals chose: ours, the best softmax of any family, the best of two families."""
+    """What the search chose: ours, and every softmax at its best."""
 
     ours: Configuration
-    best: Configuration
-    family: str  # the best softmax's
-    matched: Configuration  # softmax with the numbers of the anchors in position tables
-    rotary: Configuration  # softmax with rotary positions
+    softmaxes: tuple[tuple[str, Configuration], ...]  # by family, the best on validation first
+
+    @property
+    def family(self) -> str:
+        """The best softmax's."""
+        return self.softmaxes[0][0]
+
+    @property
+    def best(self) -> Configuration:
+        return self.softmaxes[0][1]
+
+    @property
+    def matched(self) -> Configuration:
+        """Softmax with the numbers of the anchors in position tables."""
+        return dict(self.softmaxes)[MATCHED]
+
+    @property
+    def rotary(self) -> Configuration:
+        """Softmax with rotary positions."""
+        return dict(self.softmaxes)[ROTARY]
 
 
 def asked(ours: Configuration) -> dict[int, Configuration]:
@@ -223,19 +246,24 @@ def narrower(ours: Configuration) -> dict[str, Configuration]:
 
 
 def best_name(chosen: Chosen) -> str:
-    """The best softmax is called by its family, and is that as published where it is."""
-    plain = chosen.best == PUBLISHED["softmax as published"]
-    return f"best softmax ({chosen.family}{', as published' if plain else ''})"
+    """The best softmax is called by its family."""
+    return f"best softmax ({chosen.family})"
 
 
 def in_both_protocols(chosen: Chosen) -> dict[str, Configuration]:
     """The four of the question, by name."""
-    return once({"ours": chosen.ours, best_name(chosen): chosen.best} | dict(PUBLISHED))
+    return {"ours": chosen.ours, best_name(chosen): chosen.best} | dict(PUBLISHED)
 
 
 def to_confirm(chosen: Chosen) -> dict[str, Configuration]:
-    """All that is confirmed by the strict protocol, by name."""
-    return once(in_both_protocols(chosen) | narrower(chosen.ours) | {MATCHED: chosen.matched})
+    """All that is scored on test by the strict protocol to say who wins, by name."""
+    others = dict(chosen.softmaxes[1:])
+    return in_both_protocols(chosen) | narrower(chosen.ours) | others
+
+
+def stage_of(configuration: Configuration) -> str:
+    """Those as published are trained as long as it was published."""
+    return "published" if configuration in PUBLISHED.values() else "confirm"
 
 
 def once(named: Mapping[str, Configuration]) -> dict[str, Configuration]:
@@ -247,11 +275,20 @@ def once(named: Mapping[str, Configuration]) -> dict[str, Configuration]:
 
 
 def confirm_runs(chosen: Chosen) -> list[Run]:
-    """Everything by the strict protocol, the four of the question by the published one too."""
-    stage = STAGES["confirm"]
-    strict = [run for c in to_confirm(chosen).values() for run in stage.runs(c)]
-    beside = in_both_protocols(chosen).values()
-    return strict + [run for c in beside for run in stage.runs(c, protocol="published")]
+    """Everything by the strict protocol, ours and the best softmax by the published one too."""
+    return _in_stage("confirm", chosen)
+
+
+def published_runs(chosen: Chosen) -> list[Run]:
+    """Softmax and oscillator as published, by either protocol."""
+    return _in_stage("published", chosen)
+
+
+def _in_stage(name: str, chosen: Chosen) -> list[Run]:
+    strict = [c for c in to_confirm(chosen).values() if stage_of(c) == name]
+    beside = [c for c in in_both_protocols(chosen).values() if stage_of(c) == name]
+    found = [run for c in strict for run in STAGES[name].runs(c)]
+    return found + [run for c in beside for run in STAGES[name].runs(c, protocol="published")]
 
 
 def controls(ours: Configuration) -> dict[str, Configuration]:
@@ -290,10 +327,15 @@ def curves(ours: Configuration) -> dict[str, dict[int, Configuration]]:
 
 
 def law_runs(chosen: Chosen) -> list[Run]:
-    """Both curves, and the softmax that they are compared with."""
+    """Both curves, the softmax that they are compared with, and the plain one."""
     there = [c for curve in curves(chosen.ours).values() for c in curve.values()]
-    there += [chosen.best, PUBLISHED["softmax as published"]]
+    there += [chosen.best, plain(chosen)]
     return [run for c in dict.fromkeys(there) for run in STAGES["law"].runs(c)]
+
+
+def plain(chosen: Chosen) -> Configuration:
+    """Softmax without anything, at its best."""
+    return dict(chosen.softmaxes)["softmax"]
 
 
 def longer(configuration: Configuration, tokens: int) -> list[Run]:
@@ -303,25 +345,22 @@ def longer(configuration: Configuration, tokens: int) -> list[Run]:
 
 def larger(configuration: Configuration) -> list[Run]:
     """Six layers, 256 inputs; training ends once validation stops improving."""
+    slower = replace(configuration, learning_rate=LARGE_RATE * configuration.learning_rate)
     return [
         replace(run, model=replace(run.model, **LARGE), patience=LARGE_PATIENCE)
-        for run in STAGES["scale"].runs(configuration, tokens=LARGE_TOKENS)
+        for run in STAGES["scale"].runs(slower, tokens=LARGE_TOKENS)
     ]
 
 
-def faster(configuration: Configuration, rate: float) -> list[Run]:
-    """With another learning rate."""
-    return STAGES["rate"].runs(replace(configuration, learning_rate=rate))
+def trained_longer(configuration: Configuration, rate: float) -> list[Run]:
+    """30 epochs, at such a part of its learning rate."""
+    slower = replace(configuration, learning_rate=rate * configuration.learning_rate)
+    return STAGES["epochs"].runs(slower)
 
 
-def at_the_edge(chosen: Chosen) -> bool:
-    """Whether ours or the best softmax won at the largest learning rate."""
-    return max(SHARED["learning_rate"]) in (chosen.ours.learning_rate, chosen.best.learning_rate)
-
-
-def rate_runs(chosen: Chosen) -> list[Run]:
-    rates = HIGHER if at_the_edge(chosen) else ()
-    return [run for rate in rates for c in (chosen.ours, chosen.best) for run in faster(c, rate)]
+def epochs_runs(chosen: Chosen) -> list[Run]:
+    rates, both = LONGER.values(), (chosen.ours, chosen.best)
+    return [run for rate in rates for c in both for run in trained_longer(c, rate)]
 
 
 def length_runs(chosen: Chosen) -> list[Run]:
@@ -329,7 +368,7 @@ def length_runs(chosen: Chosen) -> list[Run]:
 
 
 def scale_runs(chosen: Chosen) -> list[Run]:
-    three = dict.fromkeys((chosen.ours, chosen.best, PUBLISHED["softmax as published"]))
+    three = dict.fromkeys((chosen.ours, chosen.best, plain(chosen)))
     return [run for c in three for run in larger(c)]
 
 
@@ -384,9 +423,10 @@ LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "confirm": confirm_runs,
     "controls": control_runs,
     "law": law_runs,
+    "published": published_runs,
     "length": length_runs,
     "scale": scale_runs,
-    "rate": rate_runs,
+    "epochs": epochs_runs,
     "rotary": rotary_runs,
 }
 

@@ -9,9 +9,8 @@ from lohe.experiments.contest.confirm import BEST, Comparison, Undecided, percen
 from lohe.experiments.contest.trials import (
     FAMILIES,
     LENGTHS,
-    MATCHED,
     OURS,
-    SHARED,
+    RATES,
     STAGES,
     Chosen,
     Configuration,
@@ -19,7 +18,6 @@ from lohe.experiments.contest.trials import (
     asked,
     controls,
     narrower,
-    once,
     to_confirm,
 )
 from lohe.experiments.evidence import Evidence
@@ -141,7 +139,7 @@ def what_would_change_it(evidence: Evidence) -> str:
 
 
 def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]]:
-    """Other d_osc, protocol and controls on test; lengths, sizes and rates on validation.
+    """Other d_osc, protocol and controls on test; lengths, sizes and epochs on validation.
 
     Without free anchors, which leave the sphere, and sizes at which nothing can be said.
     """
@@ -157,12 +155,12 @@ def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]
         itself = what == f"T = {LENGTHS[0]}"
         if isinstance(apart, Estimate) and not itself and not further.too_small(what, ours, best):
             yield f"{what} (validation)", apart
-    # a rate that spoils the softmax more than ours would change nothing
-    best = further.at_its_best_rate(evidence, chosen.best)
-    for what, runs_of in further.RATES.items():
+    # what spoils the softmax more than ours would change nothing
+    best = further.at_its_best(evidence, chosen.best)
+    for what, runs_of in further.EPOCHS.items():
         apart = further.difference(evidence.of(runs_of(chosen.ours)), best, "ours")
         if isinstance(apart, Estimate):
-            yield f"{what} (validation, softmax at its best rate)", apart
+            yield f"{what} (validation, softmax as is best for it)", apart
 
 
 def _is_spherical(c: Configuration) -> bool:
@@ -186,8 +184,8 @@ def edges(evidence: Evidence) -> str:
     chosen = choose.chosen(evidence)
     if chosen is None:
         return ""
-    ends = {"largest": max(SHARED["learning_rate"]), "smallest": min(SHARED["learning_rate"])}
-    names = once({"ours": chosen.ours, BEST: chosen.best, MATCHED: chosen.matched})
+    ends = {"largest": RATES[-1], "smallest": RATES[0]}
+    names = {"ours": chosen.ours} | dict(chosen.softmaxes)
     said = []
     for end, rate in ends.items():
         there = [name for name, c in names.items() if c.learning_rate == rate]

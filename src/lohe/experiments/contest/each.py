@@ -1,0 +1,76 @@
+"""Is ours better than every softmax, not only than the one that validation chose?
+
+A test of its own beside the primary one, of ours and of the same at the dimensions that are asked
+for.
+"""
+
+from functools import lru_cache
+from typing import Any
+
+from lohe.experiments.contest import choose, confirm
+from lohe.experiments.contest.confirm import Comparison, Rivals
+from lohe.experiments.contest.tables import P_VALUE, change, intervals
+from lohe.experiments.contest.trials import STAGES, Chosen, confirmed_spheres
+from lohe.experiments.contest.verdict import ALPHA
+from lohe.experiments.evidence import Evidence
+from lohe.experiments.tables import Table
+
+TITLE = "Against each softmax, all at their best learning rates"
+
+
+@lru_cache(maxsize=4)
+def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Rivals]:
+    """Each of ours against each softmax, on the test articles."""
+    planned = len(STAGES["confirm"].seeds)
+    theirs = {name: confirm.records(evidence, c, "strict") for name, c in chosen.softmaxes}
+    found = {}
+    for name, c in confirmed_spheres(chosen).items():
+        ours = confirm.records(evidence, c, "strict")
+        found[name] = {
+            rival: confirm.compare(ours, there, (name, rival), (planned, planned))
+            for rival, there in theirs.items()
+        }
+    return found
+
+
+def table(evidence: Evidence) -> Table:
+    """How far each of ours is from each softmax; those whose seeds are all there."""
+    chosen = choose.chosen(evidence)
+    found = comparisons(evidence, chosen) if chosen else {}
+    rows = [
+        (name, rival, change(c), *intervals(c), f"{c.welch.p:.2g}")
+        for name, rivals in found.items()
+        for rival, c in rivals.items()
+        if isinstance(c, Comparison)
+    ]
+    columns = ("oscillator", "softmax", "change, %", "paired", "seeds and articles", P_VALUE)
+    notes = [
+        "Change of test perplexity in per cent with its 95 % interval by Welch; paired: the "
+        "interval by seed; seeds and articles: that of a bootstrap over both. p-value: Welch's, "
+        "two-sided, of this comparison alone."
+    ]
+    return Table(TITLE, columns, rows, notes)
+
+
+def answer(evidence: Evidence) -> str:
+    """Which of ours are better than all, in a sentence; nothing before every seed is there."""
+    chosen = choose.chosen(evidence)
+    found = comparisons(evidence, chosen) if chosen else {}
+    if chosen is None or not all(map(_complete, found.values())):
+        return ""
+    of: dict[str, Any] = {name: c.mechanism for name, c in confirmed_spheres(chosen).items()}
+    p = confirm.better_p_values(found)
+    said = (
+        f"d_osc = {of[name].d_osc} {'is' if p[name] < ALPHA else 'is not shown to be'} "
+        f"(p-value {p[name]:.2g})"
+        for name in found
+    )
+    return (
+        f"Better than every one of the {len(chosen.softmaxes)} softmaxes on the test articles, the "
+        f"largest p-value counting, Holm-corrected over {len(found)}: {'; '.join(said)}."
+    )
+
+
+def _complete(rivals: Rivals) -> bool:
+    """Whether all seeds of it and of every softmax are there, or never will be."""
+    return all(isinstance(c, Comparison) or c.for_good for c in rivals.values())
