@@ -18,7 +18,7 @@ from lohe.experiments.contest.trials import Configuration, controls
 from lohe.experiments.store.store import Store
 from lohe.train import Run
 
-TWICE = 2 * looks.RATE  # the least of the contest's stage `rate`
+TWICE = 2 * looks.RATE  # the least of the contest's search
 
 
 def control(name: str) -> Run:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lohe.experiments.contest import choose, tables, trials
+from lohe.experiments.contest import alike, choose, tables, trials
 from lohe.experiments.contest.rotary import SoftmaxRopePositions
 from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, Family, protocol
 from lohe.tasks import wikitext2
@@ -48,7 +48,7 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(choose, "RIVALS", TWO[1:])
     patch.setattr(trials, "MATCHED", TWO[1])
     patch.setattr(trials, "ROTARY", TWO[1])
-    for module in (choose, tables):
+    for module in (alike, choose, tables):
         patch.setattr(module, "TRIED", TWO)
     patch.setattr(choose, "RATES", RATES)
     for family in TWO:

@@ -172,6 +172,21 @@ def test_a_measurement_that_fails_costs_the_others_nothing(looked_at, root, tmp_
     assert "70 taken, 0 to take" in again.stdout
 
 
+def test_what_is_as_published_is_scored_on_test_after_the_confirmation(looked_at, root, tmp_path):
+    early = only_chosen(looked_at[0], tmp_path / "early")
+    refused = contest("published", early, "--data", root)
+    assert refused.exit_code == 2
+    assert "published is scored on test after confirm, which lacks" in said(refused.stderr)
+    store = shutil.copytree(looked_at[0], tmp_path / "store")
+    before = {(key(r.recipe), r.seed) for r in Store(store).all()}
+    result = contest("published", store, "--data", root)
+    assert result.exit_code == 0, result.output
+    trained = [r for r in Store(store).all() if (key(r.recipe), r.seed) not in before]
+    assert len(trained) == 8  # of two, by two protocols, two seeds
+    assert all("article_nll" in r.notes["parts"]["test"] for r in trained)
+    assert {r.recipe["task"]["protocol"] for r in trained} == {"strict", "published"}
+
+
 def test_the_second_question_follows_the_controls(looked_at, root, tmp_path):
     store = shutil.copytree(looked_at[0], tmp_path / "store")
     (control,) = list(store.glob("*frozenanchors*.json"))[:1]

@@ -28,7 +28,8 @@ from lohe.train import Run
 
 WORK = ("choose", *LATER_RUNS, "measure")  # in the order in which `all` does it
 STAGES = (*WORK, "all", "page")
-AFTER = {"controls": "confirm", "rotary": "controls"}  # in which order the test articles are opened
+# in which order the test articles are opened
+AFTER = {"controls": "confirm", "published": "confirm", "rotary": "controls"}
 SIZE = 10  # seeds trained at once
 FOLLOWING = "Further learning rates follow when those before them are there."
 POLL_S = 5.0  # between looks at what others have finished
@@ -57,9 +58,9 @@ def contest_command(
     choose    trials, then each family's learning rate; no test
     confirm   ours and every softmax, ten fresh seeds, test scored once; after choose
     controls  the chosen oscillator with one part changed; after confirm
-    law       perplexity against d_osc; after choose, like the next four
-    published softmax and oscillator as published, 30 epochs, test scored once
-    length    128 and 256 inputs, and 48 to compare with
+    law       perplexity against d_osc; after choose
+    published softmax and oscillator as published, 30 epochs, test scored; after confirm
+    length    128 and 256 inputs, and 48 to compare with; after choose, like the next two
     scale     six layers, d_model 384
     epochs    30 epochs of ours and the best softmax
     rotary    ours with rotary positions in its couplings; after controls

@@ -92,6 +92,57 @@ def test_dropout_is_tried_at_the_best_rate_and_beyond_it_while_it_is_better(drop
         assert (c.learning_rate, c.dropout) == best
 
 
+def test_of_equals_the_smaller_rate_is_the_best_whatever_came_first():
+    """Settings are compared at 4e-3, which so is there before 2e-3."""
+    records, family = list(TRIALS), COSINE
+    while lacking := [
+        c
+        for c in (s.configuration for s in searched(made.evidence(records), family))
+        if choose.missing(made.evidence(records), STAGES["rates"].runs(c))
+    ]:
+        for c in lacking:
+            records += made.invented(STAGES["rates"].runs(c), lambda run: 90, noise=0)
+    found = made.evidence(records)
+    assert tried(found, family) == [(4e-3, 0.1)] * 2 + [(2e-3, 0.1), (2e-3, 0.2)]
+    assert settled(found, family)
+
+
+def test_a_search_of_several_settings_goes_on_with_the_best_of_them():
+    """Scale 3 is better than 10, 8e-3 than the others, dropout 0.2 better and worse beyond."""
+
+    def truth(run):
+        rate = {2e-3: 90, 4e-3: 89, 8e-3: 88, 1.6e-2: 95}[run.optimizer.lr]
+        return rate + run.model.attention.scale / 10 - 10 * (run.model.dropout - 0.1)
+
+    records = list(TRIALS)
+    for _ in range(6):
+        found = made.evidence(records)
+        runs = [
+            run for s in searched(found, COSINE) for run in STAGES["rates"].runs(s.configuration)
+        ]
+        records += made.invented(choose.missing(found, runs), truth, noise=0)
+    there = searched(made.evidence(records), COSINE)
+    asked = [(s.configuration.mechanism.scale, s.configuration.learning_rate) for s in there]
+    rest = [(3.0, 2e-3), (3.0, 8e-3), (3.0, 1.6e-2)]
+    assert asked == [(3.0, 4e-3), (10.0, 4e-3), *rest, (3.0, 8e-3), (3.0, 1.6e-2)]
+    assert [s.configuration.dropout for s in there] == [0.1] * 5 + [0.2] * 2
+    assert settled(made.evidence(records), COSINE)
+    best = tables.in_search(made.evidence(records), COSINE)[0].configuration
+    assert (best.learning_rate, best.dropout) == (8e-3, 0.2)
+
+
+def test_what_is_not_finite_on_the_other_half_chooses_nothing():
+    records = made.chosen_records()
+    won = made.chosen(made.evidence(records))
+    best = key(STAGES["rates"].runs(won.rotary)[0].recipe())
+    broken = [
+        replace(r, result=r.result | {"later.nats": math.inf}) if key(r.recipe) == best else r
+        for r in records
+    ]
+    assert broken != records
+    assert made.chosen(made.evidence(broken)) == won
+
+
 def test_a_search_waits_for_both_seeds():
     whole = at({2e-3: 90, 4e-3: 91}, {2e-3: 92})
     assert settled(whole, ROTARY)
@@ -238,7 +289,9 @@ def test_better_than_every_softmax_is_what_the_tests_say():
     assert "d_osc = 16 is not shown to be (p-value 1)" in said
     assert said in page.page(evidence, "x")
     rows = each.table(evidence).rows
-    assert [row[:2] for row in rows] == [(n, r) for n in found for r, _ in won.softmaxes]
+    rivals = [*(r for r, _ in won.softmaxes), each.EVERY]
+    assert [row[:2] for row in rows] == [(n, r) for n in found for r in rivals]
+    assert [row[-1] for row in rows if row[1] == each.EVERY] == [f"{x:.2g}" for x in p.values()]
     assert {len(row) for row in rows} == {len(each.table(evidence).columns)}
 
 
@@ -246,7 +299,10 @@ def test_nothing_is_said_before_every_seed_is_there():
     evidence, won = against({32: 96.0, 16: 96.0})
     for c in (won.ours, won.softmaxes[-1][1]):
         last = confirm.records(evidence, c, "strict")[-1]
-        assert each.answer(made.evidence(r for r in evidence.all() if r is not last)) == ""
+        rest = made.evidence(r for r in evidence.all() if r is not last)
+        assert each.answer(rest) == ""
+        named = {row[0] for row in each.table(rest).rows if row[1] == each.EVERY}
+        assert named == ({"oscillator, d_osc = 16"} if c == won.ours else set())
     nothing = made.evidence([])
     assert each.answer(nothing) == ""
     assert each.table(nothing).rows == []

@@ -13,7 +13,7 @@ from statistics import fmean, variance
 from lohe.experiments.contest import choose
 from lohe.experiments.contest.confirm import percent
 from lohe.experiments.contest.divergence import has_diverged
-from lohe.experiments.contest.trials import FAMILIES, OURS, SHARED, STAGES, Configuration
+from lohe.experiments.contest.trials import FAMILIES, OURS, SHARED, STAGES, TRIED, Configuration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
 from lohe.experiments.store.records import Record
@@ -92,7 +92,8 @@ def table(evidence: Evidence) -> Table:
             off = [changes(ours, records) for records in theirs]
             differences += off
             rows.append(("", "", _named(c), _perplexity(ours), *map(_shown, off)))
-    waiting = [family for family in FAMILIES if not choose.all_tried(evidence, family)]
+    waiting = [family for family in TRIED if not choose.all_tried(evidence, family)]
+    given_up = [family for family in FAMILIES if family not in (*TRIED, *others)]
     notes = [
         "Perplexity on the second half of the validation articles, strict, 10 epochs, mean over "
         "the seeds that ours has, too. Of the other families the setting that is best on the "
@@ -101,6 +102,7 @@ def table(evidence: Evidence) -> Table:
         f"theirs in per cent, paired by seed: standard error {_error(differences):.1f} by the "
         "seeds, which rows share; articles not counted. It decides nothing.",
         *([f"Trials not complete: {'; '.join(waiting)}."] if waiting else []),
+        *([f"Trials given up: {'; '.join(given_up)}."] if given_up else []),
     ]
     return Table(TITLE, columns, rows, notes)
 

@@ -96,7 +96,8 @@ def searched(evidence: Evidence, family: str) -> tuple[Standing, ...]:
 
     Several settings are compared at one learning rate. The best is trained at learning rates that
     double as long as the last is the best; then with the larger dropout, at the best learning rate
-    and beyond it as long as the last is the best of all.
+    and beyond it as long as the last is the best of all. Of equals the one of the smaller learning
+    rate and dropout is the best.
     """
     found: dict[Configuration, Standing] = {}
 
@@ -108,7 +109,7 @@ def searched(evidence: Evidence, family: str) -> tuple[Standing, ...]:
         return all(s.complete for s in found.values())
 
     def best() -> Standing:
-        return min(found.values(), key=lambda s: s.mean)
+        return min(found.values(), key=_rank)
 
     first = settings(evidence, family)
     if len(first) > 1:
@@ -131,6 +132,10 @@ def searched(evidence: Evidence, family: str) -> tuple[Standing, ...]:
     return tuple(found.values())
 
 
+def _rank(s: Standing) -> tuple[float, float, float]:
+    return s.mean, s.configuration.learning_rate, s.configuration.dropout
+
+
 def settled(evidence: Evidence, family: str) -> bool:
     """Whether the family's search is at its end."""
     found = searched(evidence, family)
@@ -149,7 +154,7 @@ def chosen(evidence: Evidence) -> Chosen | None:
     """The best of each family; None before all of them are settled."""
     if not all(settled(evidence, family) for family in FAMILIES):
         return None
-    first = {f: min(searched(evidence, f), key=lambda s: s.mean) for f in FAMILIES}
+    first = {f: min(searched(evidence, f), key=_rank) for f in FAMILIES}
     rivals = sorted(RIVALS, key=lambda name: first[name].mean)
     return Chosen(
         ours=first[OURS].configuration,
@@ -166,6 +171,6 @@ def standing(evidence: Evidence, configuration: Configuration, runs: list[Run]) 
 
 def _by_seed(evidence: Evidence, run: Run) -> dict[int, float]:
     return {
-        record.seed: math.inf if has_diverged(record) else record.result[JUDGED]
+        record.seed: math.inf if has_diverged(record, "valid.") else record.result[JUDGED]
         for record in evidence.records(run)
     }

@@ -182,11 +182,18 @@ def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Comparison | Un
     return found
 
 
-def p_values(found: Mapping[str, Comparison | Undecided]) -> dict[str, float]:
+def p_values(found: Mapping[str, Comparison | Undecided], lacking: float = 1.0) -> dict[str, float]:
     """Of ours the primary test's own p; of all others Holm's, over as many as were planned.
 
-    One that lacks a seed, or of which one diverged, counts as p = 1.
+    One of which a seed diverged counts as p = 1, and one that lacks a seed; as 0 instead these say
+    what the others can still come to.
     """
-    raw = {name: 1.0 if isinstance(c, Undecided) else c.welch.p for name, c in found.items()}
+
+    def own(c: Comparison | Undecided) -> float:
+        if isinstance(c, Comparison):
+            return c.welch.p
+        return 1.0 if c.for_good else lacking
+
+    raw = {name: own(c) for name, c in found.items()}
     others = [name for name in raw if name != "ours"]
     return raw | dict(zip(others, holm([raw[name] for name in others]), strict=True))

@@ -19,7 +19,7 @@ from lohe.experiments.contest.trials import (
     LARGE_RATE,
     LARGE_TOKENS,
     LENGTHS,
-    LONGER,
+    MORE_EPOCHS,
     STAGES,
     Chosen,
     Configuration,
@@ -44,7 +44,7 @@ SIZES: Mapping[str, Runs] = {
     BIG: larger,
 }
 EPOCHS: Mapping[str, Runs] = {
-    what: partial(trained_longer, rate=rate) for what, rate in LONGER.items()
+    what: partial(trained_longer, rate=rate) for what, rate in MORE_EPOCHS.items()
 }
 
 

@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from itertools import product
 from statistics import fmean
 from typing import Any
 
@@ -78,7 +79,7 @@ def beyond(evidence: Evidence) -> Table:
     notes = [
         f"Perplexity on the second half of validation, strict, of models trained on {WORDS[0]} "
         "words: mean ± standard deviation. Every word but the first is scored once at each length. "
-        "What training on longer windows gives is in the table above.",
+        "What training on longer windows gives, stage `length` says.",
         "spread: the trained positions span the longer window; anchors are interpolated on the "
         "sphere, along great circles, everything else lies between its neighbours. continued: "
         "positions go on beyond the trained ones, which a model can that has learned no number for "
@@ -106,7 +107,9 @@ def readouts(evidence: Evidence) -> Table:
             here = [_heads(records, layer) for records in (spectra, flat, most, learned)]
             rows.append((name, str(len(spectra)), str(layer + 1), *_layer(*here), "", ""))
         rows[-1] = (*rows[-1][:-2], _largest(spectra), _cut(spectra))
-    bounds = [f"{readout_rank_bound(d, p):,} at {d}, {p}" for d in ASKED for p in (2, 4)]
+    ours: Any = chosen.ours.mechanism
+    sizes = dict.fromkeys((*product(ASKED, (2, 4)), (ours.d_osc, ours.sharpness)))
+    bounds = [f"{readout_rank_bound(d, p):,} at {d}, {p}" for d, p in sizes]
     notes = [
         "First half of validation. gain and p: mean over heads and seeds, and the "
         "range; of the exponential readout exp(β z·r), β. entropy: of a row of attention, 1 is "

@@ -143,8 +143,11 @@ def in_short(stem: str) -> str:
         f"{last.epochs} epochs, and scored on the test articles once. The first half of the "
         "validation articles chooses, epochs as well. Primary test, ours against the softmax that "
         f"is best by validation: log perplexity on test, Welch, two-sided, alpha = {ALPHA}. [All "
-        f"rules, and what was changed]({stem}_protocol.md): committed on {given['committed']}, "
-        f"before any of these runs, and amended {len(given['amendments'])} times since."
+        f"rules, and what was changed]({stem}_protocol.md): question and primary test of "
+        f"{given['committed']}, before any of these runs; search and {last.epochs} epochs of "
+        f"{given['search committed']}, after the trials and one seed of three models at higher "
+        "rates, before anything was scored on test; "
+        f"{len(given['amendments'])} amendments in all."
     )
 
 
@@ -155,7 +158,8 @@ def protocol_page(evidence: Evidence, stem: str) -> str:
         "# Beyond softmax: the protocol",
         MADE,
         f"What it has found is on [the page]({stem}.md). Committed on {given['committed']}, before "
-        "any of these runs (`src/lohe/experiments/contest/protocol.json`).",
+        "any of these runs, and changed by the amendments below; the rules are as they are now "
+        "(`src/lohe/experiments/contest/protocol.json`).",
         "## Seen before",
         given["seen_before"],
         "Scored on the test articles in other records, sizes being d_osc or d_qk:",

@@ -131,7 +131,13 @@ def chosen_table(evidence: Evidence) -> Table:
                 as_text(shown.configuration) if shown else "",
             )
         )
-    columns = ("family", "models tried", "best of the trials", "best of the search", "which")
+    columns = (
+        "family",
+        "models of the trials",
+        "best of the trials",
+        "best of the search",
+        "which",
+    )
     notes = [
         "Perplexity on the first half of the validation articles, strict, 10 epochs: exp of the "
         "mean over seeds of its logarithm. By these the configurations were chosen, so they "

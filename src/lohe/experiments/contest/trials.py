@@ -138,7 +138,7 @@ LENGTHS = (48, 128, 256)  # inputs, each of a window of a word more; the first i
 LARGE: Mapping[str, int] = {"layers": 6, "d_model": 384, "heads": 6, "d_ff": 1536}
 LARGE_TOKENS, LARGE_PATIENCE = 256, 3
 LARGE_RATE = 0.25  # of the learning rate that was chosen for the small one
-LONGER: Mapping[str, float] = {  # of the learning rate that was chosen for 10 epochs
+MORE_EPOCHS: Mapping[str, float] = {  # of the learning rate that was chosen for 10 epochs
     "30 epochs": 1.0,
     "30 epochs, half the learning rate": 0.5,
 }
@@ -359,7 +359,7 @@ def trained_longer(configuration: Configuration, rate: float) -> list[Run]:
 
 
 def epochs_runs(chosen: Chosen) -> list[Run]:
-    rates, both = LONGER.values(), (chosen.ours, chosen.best)
+    rates, both = MORE_EPOCHS.values(), (chosen.ours, chosen.best)
     return [run for rate in rates for c in both for run in trained_longer(c, rate)]
 
 
@@ -435,7 +435,7 @@ def as_text(configuration: Configuration) -> str:
     """For people: the mechanism, and how it is trained."""
     c = configuration
     trained = f"learning rate {c.learning_rate:g}, dropout {c.dropout:g}"
-    return f"{brief(c.mechanism)}, {trained}" + (", no positions" if c.positions == "none" else "")
+    return f"{brief(c.mechanism)}, {trained}" + (", no sinusoids" if c.positions == "none" else "")
 
 
 def seconds(run: Run, seeds: int) -> float:
@@ -460,6 +460,13 @@ def generated() -> dict[str, Any]:
     return {
         "seed": SEED,
         "space": {k: list(v) for k, v in SHARED.items()},
+        "search": {
+            "after trials of": list(TRIED),
+            "settings compared at": COMPARED_AT,
+            "learning rates": list(RATES),
+            "of the best in stage epochs": list(MORE_EPOCHS.values()),
+            "of the best in stage scale": LARGE_RATE,
+        },
         "stages": {
             name: asdict(stage) | {"seeds": list(stage.seeds)} for name, stage in STAGES.items()
         },
