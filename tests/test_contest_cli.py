@@ -114,7 +114,7 @@ def looked_at(chosen, root):
     early = contest("measure", store, "--data", root)  # of ours and of the softmax
     assert early.exit_code == 0, early.output
     assert "measure: 4 models, 4 recorded, 0 to train" in early.stdout
-    assert "70 measurements, 22 taken, 48 to take" in early.stdout
+    assert "78 measurements, 22 taken, 56 to take" in early.stdout
     assert contest("controls", store, "--data", root).exit_code == 0
     return store, contest("measure", store, "--data", root)
 
@@ -123,7 +123,7 @@ def test_measuring_trains_nothing_where_the_weights_were_kept(looked_at, root):
     store, result = looked_at
     assert result.exit_code == 0, result.output
     assert "training" not in result.stderr
-    assert "70 measurements, 70 taken, 0 to take" in result.stdout
+    assert "78 measurements, 78 taken, 0 to take" in result.stdout
     again = contest("measure", store, "--data", root)
     assert "measuring" not in again.stderr
     assert again.stdout == result.stdout
@@ -137,15 +137,15 @@ def test_lost_weights_are_trained_again_only_where_something_is_not_taken(looked
     before = Store(store).load(devices[0].run.recipe())
     for one in devices:
         weights.path(Store(store), one.run, one.run.seed).unlink()
-    assert "70 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
+    assert "78 taken" in contest("measure", store, "--data", root).stdout  # nobody needs them
     (file,) = store.glob(f"measure-*-{key(measure_recipe(devices[0]))}.json")
     file.unlink()
     plan = contest("measure", store, "--data", root, "--dry-run").stdout
-    assert "13 recorded, 2 to train" in plan
-    assert "68 taken, 2 to take" in plan
+    assert "14 recorded, 2 to train" in plan
+    assert "76 taken, 2 to take" in plan
     result = contest("measure", store, "--data", root)
     assert result.exit_code == 0, result.output
-    assert "70 taken, 0 to take" in result.stdout
+    assert "78 taken, 0 to take" in result.stdout
     assert Store(store).load(devices[0].run.recipe()) == before  # a record stays what it was
 
 
@@ -165,11 +165,11 @@ def test_a_measurement_that_fails_costs_the_others_nothing(looked_at, root, tmp_
     assert "ValueError: no kernel image" in result.stderr
     left = result.stderr.count("Not measured, it failed as said above: LearnedReadout")
     assert left > 1
-    assert f"{70 - left} taken, {left} to take" in result.stdout
+    assert f"{78 - left} taken, {left} to take" in result.stdout
     monkeypatch.undo()
     again = contest("measure", store, "--data", root)
     assert again.exit_code == 0, again.output
-    assert "70 taken, 0 to take" in again.stdout
+    assert "78 taken, 0 to take" in again.stdout
 
 
 def test_what_is_as_published_is_scored_on_test_after_the_confirmation(looked_at, root, tmp_path):

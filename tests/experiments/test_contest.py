@@ -931,7 +931,7 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
         "nothing": "confirm, controls, law, published, length, scale, epochs, rotary, measure: "
         "nothing before it is chosen.",
         "trials": "The trials are complete; of 7 families 0 have their learning rate.",
-        "chosen": "- measure: 91 of 91 measurements.",
+        "chosen": "- measure: 105 of 105 measurements.",
         "everything": "Nothing: ",
     }[which] in lacks
 
@@ -999,7 +999,7 @@ def test_a_device_that_gives_no_number_spoils_its_cell_only():
     assert bad[0] == "  30"
     assert bad.count("no finite number") == 1
     (stake,) = (row for row in rows if row[0] == "  oscillators anywhere")
-    assert stake[1:] == ("+0.40±0.06", "+0.40±0.06")
+    assert stake[1:] == ("+0.40±0.06",) * 3
     assert measured_tables._percent([0.5, math.nan]) == "no finite number"
 
 

@@ -18,7 +18,8 @@ from lohe.experiments.studies.settle.settling import Settling
 from lohe.train import Run
 
 SEEDS = 3  # of each model, the first that are confirmed; of the other controls the first alone
-OURS, PLAIN, LEARNED = "ours", "p = 1, no gain", "learned p"
+OURS, PLAIN, GAINED, LEARNED = "ours", "p = 1, no gain", "p = 1", "learned p"
+ON_DEVICES = (OURS, PLAIN, GAINED)
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ def models(chosen: Chosen) -> dict[str, list[Run]]:
         OURS: STAGES["confirm"].runs(chosen.ours, first),
         best_name(chosen): STAGES["confirm"].runs(chosen.best, first),
     } | {
-        name: STAGES["controls"].runs(c, first if name in (PLAIN, LEARNED) else first[:1])
+        name: STAGES["controls"].runs(c, first if name in (*ON_DEVICES, LEARNED) else first[:1])
         for name, c in controls(chosen.ours).items()
     }
 
@@ -59,7 +60,7 @@ def measures_of(chosen: Chosen, name: str) -> list[Any]:
     found: list[Any] = [kind(run) for run in runs for kind in everywhere]
     if name != best_name(chosen):
         found += [LearnedReadout(run) for run in runs]
-    if name in (OURS, PLAIN):
+    if name in ON_DEVICES:
         found += [Devices(run) for run in runs]
         found += [settling(run) for run in runs]
     if name in (OURS, best_name(chosen)):
