@@ -14,7 +14,8 @@ import looks
 import quick
 from behind_softmax import MODELS, SHARP, run_of
 from harness import save
-from lohe.experiments.contest.trials import Configuration, controls
+from lohe.experiments.contest.stages import controls
+from lohe.experiments.contest.trials import Configuration
 from lohe.experiments.store.store import Store
 from lohe.train import Run
 

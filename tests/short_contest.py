@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from lohe.experiments.contest import alike, choose, tables, trials
+from lohe.experiments.contest import alike, choose, stages, tables, trials
 from lohe.experiments.contest.rotary import SoftmaxRopePositions
 from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, Family, protocol
 from lohe.tasks import wikitext2
@@ -46,8 +46,8 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
     # one softmax stands for all: it has rotations and tables
     patch.setitem(FAMILIES, TWO[1], Family(SoftmaxRopePositions()))
     patch.setattr(choose, "RIVALS", TWO[1:])
-    patch.setattr(trials, "MATCHED", TWO[1])
-    patch.setattr(trials, "ROTARY", TWO[1])
+    patch.setattr(stages, "MATCHED", TWO[1])
+    patch.setattr(stages, "ROTARY", TWO[1])
     for module in (alike, choose, tables):
         patch.setattr(module, "TRIED", TWO)
     patch.setattr(choose, "RATES", RATES)
@@ -60,8 +60,8 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
         cut = trials.Stage(1, stage.seeds[:seeds], test=stage.test)  # the CPU has no tf32
         patch.setitem(STAGES, name, cut)
     for name, dimensions in {"ASKED": (), "FITTED": (2, 4), "HELD_OUT": (8,)}.items():
-        patch.setattr(trials, name, dimensions)
-    patch.setattr(trials, "LARGE", {"layers": 3, "d_model": 32, "heads": 2, "d_ff": 64})
+        patch.setattr(stages, name, dimensions)
+    patch.setattr(stages, "LARGE", {"layers": 3, "d_model": 32, "heads": 2, "d_ff": 64})
     forget()
 
 

@@ -14,7 +14,8 @@ from lohe import contest_cli
 from lohe.experiments import weights
 from lohe.experiments.contest import choose, measured
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.trials import LATER_RUNS, STAGES
+from lohe.experiments.contest.stages import LATER_RUNS
+from lohe.experiments.contest.trials import STAGES
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe

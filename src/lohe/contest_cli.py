@@ -11,11 +11,8 @@ import typer
 from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
 from lohe.experiments import cpu, terminal, weights
 from lohe.experiments.contest import choose, measured, page, tables
-from lohe.experiments.contest.trials import (
-    LATER_RUNS,
-    seconds,
-    seconds_in_all,
-)
+from lohe.experiments.contest.plan import seconds, seconds_in_all
+from lohe.experiments.contest.stages import LATER_RUNS
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence

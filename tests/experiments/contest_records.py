@@ -14,14 +14,8 @@ from lohe.experiments.contest import choose, measured
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.measured import Devices
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.trials import (
-    FAMILIES,
-    LATER_RUNS,
-    OURS,
-    Chosen,
-    configured,
-    trial_runs,
-)
+from lohe.experiments.contest.stages import LATER_RUNS, Chosen
+from lohe.experiments.contest.trials import FAMILIES, OURS, configured, trial_runs
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import Record

@@ -10,7 +10,7 @@ import torch
 import short_contest
 from lohe import contest_cli
 from lohe.experiments import runner
-from lohe.experiments.contest.trials import LATER_RUNS
+from lohe.experiments.contest.stages import LATER_RUNS
 from lohe.experiments.store.records import key
 
 

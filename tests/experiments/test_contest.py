@@ -22,10 +22,25 @@ from lohe.experiments.contest import (
     measured,
     measured_tables,
     page,
+    plan,
     seen,
+    stages,
     tables,
     trials,
     verdict,
+)
+from lohe.experiments.contest.stages import (
+    Chosen,
+    confirm_runs,
+    control_runs,
+    curves,
+    epochs_runs,
+    law_runs,
+    length_runs,
+    narrower,
+    published_runs,
+    rotary_runs,
+    scale_runs,
 )
 from lohe.experiments.contest.trials import (
     FAMILIES,
@@ -38,19 +53,8 @@ from lohe.experiments.contest.trials import (
     SHARED,
     STAGES,
     TRIED,
-    Chosen,
-    confirm_runs,
-    control_runs,
-    curves,
     draw,
-    epochs_runs,
-    law_runs,
-    length_runs,
-    narrower,
     protocol,
-    published_runs,
-    rotary_runs,
-    scale_runs,
     trial_runs,
 )
 from lohe.experiments.evidence import Evidence
@@ -82,7 +86,7 @@ def everything():
 
 def test_the_committed_protocol_is_what_the_function_draws():
     given = protocol()
-    assert {name: given[name] for name in trials.generated()} == trials.generated()
+    assert {name: given[name] for name in plan.generated()} == plan.generated()
 
 
 @pytest.mark.parametrize("family", FAMILIES)
@@ -175,16 +179,16 @@ def test_what_is_as_published_is_trained_as_long_as_published_and_by_both_protoc
 
 def test_a_control_changes_one_part():
     ours = made.OUR_BEST
-    for name, c in trials.controls(ours).items():
+    for name, c in stages.controls(ours).items():
         assert c != ours
         changed = replace(c, mechanism=ours.mechanism)
         assert changed == (replace(ours, positions="none") if "positions" in name else ours)
     sharp = replace(ours, mechanism=replace(ours.mechanism, sharpness=1))
-    without = trials.controls(sharp)
+    without = stages.controls(sharp)
     assert "p = 1" not in without
     assert "p = 1, no gain" in without  # which "no gain" is too
     assert "no gain" not in without
-    assert len(without) == len(trials.controls(ours)) - 2
+    assert len(without) == len(stages.controls(ours)) - 2
 
 
 def test_the_law_holds_two_dimensions_out():
@@ -199,7 +203,7 @@ def test_the_budget_is_what_the_stated_speed_gives():
         for run in runs:
             packs[replace(run, seed=0)] = packs.get(replace(run, seed=0), 0) + 1
         assert max(packs.values()) <= 10  # seeds of a pack
-        return round(trials.seconds_in_all(packs.items()) / 60)
+        return round(plan.seconds_in_all(packs.items()) / 60)
 
     said = protocol()["rules"]["budget"]
     five = [
@@ -212,12 +216,12 @@ def test_the_budget_is_what_the_stated_speed_gives():
     assert f"the search {minutes(five)} with five configurations a family" in said
     wide = replace(CHOSEN.ours, mechanism=replace(CHOSEN.ours.mechanism, d_osc=48))
     won = replace(CHOSEN, ours=wide)
-    for stage, needed in trials.LATER_RUNS.items():
+    for stage, needed in stages.LATER_RUNS.items():
         assert f"{stage} {minutes(needed(won))}" in said
     five_seeds = replace(law_runs(CHOSEN)[0], epochs=30)
-    speed = trials.seconds(five_seeds, 5) - protocol()["speed"]["start"]
+    speed = plan.seconds(five_seeds, 5) - protocol()["speed"]["start"]
     assert speed == pytest.approx(73, abs=1)  # packs-cuda.json
-    assert trials.seconds(published_runs(CHOSEN)[0], 5) == pytest.approx(102, abs=1)
+    assert plan.seconds(published_runs(CHOSEN)[0], 5) == pytest.approx(102, abs=1)
 
 
 def test_amendments_are_dated_and_printed():
@@ -363,7 +367,7 @@ def test_the_primary_test_stands_alone_and_the_others_are_corrected(everything):
     smallest = min(others, key=lambda name: others[name])
     assert corrected[smallest] == pytest.approx(len(others) * others[smallest], abs=0)
     names = {n.removesuffix(", published") for n in found}
-    assert names >= {"ours", "softmax as published", *trials.controls(chosen.ours)}
+    assert names >= {"ours", "softmax as published", *stages.controls(chosen.ours)}
     assert {f"oscillator, d_osc = {d}" for d in (16, 32)} - names == {
         f"oscillator, d_osc = {chosen.ours.mechanism.d_osc}"
     }
@@ -376,10 +380,10 @@ def test_holm_counts_what_was_planned():
     chosen = made.chosen(made.evidence(records))
     gone = {
         key(STAGES["controls"].runs(c)[0].recipe())
-        for name, c in trials.controls(chosen.ours).items()
+        for name, c in stages.controls(chosen.ours).items()
         if name in ("no dynamics", "frozen anchors", "learned p")
     }
-    lost = key(STAGES["controls"].runs(trials.controls(chosen.ours)["no gain"])[0].recipe())
+    lost = key(STAGES["controls"].runs(stages.controls(chosen.ours)["no gain"])[0].recipe())
     kept = [
         replace(r, result=r.result | {"test.nats": math.nan}) if key(r.recipe) == lost else r
         for r in records
@@ -406,7 +410,7 @@ def test_a_comparison_short_of_its_seeds_counts_as_missing():
     """Three of five seeds of a control: Holm's p is 1."""
     records = made.everything(best_at_48(5.0))
     chosen = made.chosen(made.evidence(records))
-    part = key(STAGES["controls"].runs(trials.controls(chosen.ours)["no gain"])[0].recipe())
+    part = key(STAGES["controls"].runs(stages.controls(chosen.ours)["no gain"])[0].recipe())
     kept = made.evidence(r for r in records if key(r.recipe) != part or r.seed < 103)
     found = confirm.comparisons(kept, chosen)
     assert found["no gain"] == confirm.Undecided("no gain has 3 of 5 seeds")
@@ -456,8 +460,8 @@ def test_the_goal_is_open_while_planned_comparisons_lack_records(added, first, l
 
     records = made.everything(truth)
     chosen = made.chosen(made.evidence(records))
-    controls = {key(run.recipe()) for run in trials.LATER_RUNS["controls"](chosen)}
-    confirmed = {key(run.recipe()) for run in trials.LATER_RUNS["confirm"](chosen)}
+    controls = {key(run.recipe()) for run in stages.LATER_RUNS["controls"](chosen)}
+    confirmed = {key(run.recipe()) for run in stages.LATER_RUNS["confirm"](chosen)}
     without = [r for r in records if key(r.recipe) not in controls - confirmed]
     assert f" is {last} (" in verdict.verdict(made.evidence(records))
     assert f" is {first} (" in verdict.verdict(made.evidence(without))
@@ -519,9 +523,9 @@ def is_16(run):
 def test_numbers_of_what_diverged_are_in_no_mean(everything):
     """At the large size plain softmax loses a seed, in 30 epochs ours all of them."""
     chosen = made.chosen(everything)
-    softmax = trials.larger(trials.plain(chosen))
+    softmax = stages.larger(stages.plain(chosen))
     plain = key(softmax[0].recipe())
-    ours = key(trials.trained_longer(chosen.ours, 0.5)[0].recipe())
+    ours = key(stages.trained_longer(chosen.ours, 0.5)[0].recipe())
 
     def lose(r):
         if key(r.recipe) == ours or (key(r.recipe), r.seed) == (plain, 61):
@@ -559,7 +563,7 @@ def test_differences_are_paired_and_t_48_is_trained_with_the_same_seeds(everythi
     table = further.further(everything)
     assert [row[0] for row in table.rows[::2]][:3] == ["T = 48", "T = 128", "T = 256"]
     assert "too small" not in " ".join(table.notes)
-    runs = (trials.longer(c, 48) for c in (chosen.ours, chosen.best))
+    runs = (stages.longer(c, 48) for c in (chosen.ours, chosen.best))
     ours, best = (everything.of(r) for r in runs)
     assert [r.seed for r in ours] == [50, 51, 52]
     theirs = stats.ttest_rel(*([r.result["later.nats"] for r in x] for x in (ours, best)))
@@ -579,7 +583,7 @@ def test_differences_are_paired_and_t_48_is_trained_with_the_same_seeds(everythi
 
 def test_the_corpus_is_too_small_by_a_rule(everything):
     chosen = made.chosen(everything)
-    ours, best = (everything.of(trials.larger(c)) for c in (chosen.ours, chosen.best))
+    ours, best = (everything.of(stages.larger(c)) for c in (chosen.ours, chosen.best))
     assert further.too_small("large", ours, best) == ""
     early = [[replace(r, notes={"epoch": 2}) for r in x] for x in (ours, best)]
     assert further.too_small("large", *early).endswith(
@@ -620,7 +624,7 @@ def test_intervals_of_the_law_cover():
     truth, times = power_law.Floored(100.0, 12.0, 1.2), 600
     inside = np.zeros(2)
     for _ in range(times):
-        noisy = {d: list(truth.value(d) + rng.normal(0, 0.3, 5)) for d in (*trials.FITTED, 48)}
+        noisy = {d: list(truth.value(d) + rng.normal(0, 0.3, 5)) for d in (*stages.FITTED, 48)}
         softmax, unseen = list(rng.normal(98, 0.3, 5)), noisy.pop(48)
         spread = power_law.resampled_floored(softmax, noisy, rng, draws=400)
         low, high = spread.above_baseline
@@ -662,7 +666,7 @@ def samples(means, spread):
     """Five seeds of each fitted d_osc."""
     return {
         d: [m + spread * x for x in (-1.0, -0.5, 0.0, 0.5, 1.0)]
-        for d, m in zip(trials.FITTED, means, strict=True)
+        for d, m in zip(stages.FITTED, means, strict=True)
     }
 
 
@@ -813,8 +817,8 @@ def test_what_spoils_the_softmax_would_change_nothing():
 
     found = made.evidence(made.everything(truth))
     chosen = made.chosen(found)
-    at = {r: found.of(trials.trained_longer(chosen.best, r)) for r in (1.0, 0.5)}
-    ours = found.of(trials.trained_longer(chosen.ours, 1.0))
+    at = {r: found.of(stages.trained_longer(chosen.best, r)) for r in (1.0, 0.5)}
+    ours = found.of(stages.trained_longer(chosen.ours, 1.0))
     apart = further.difference(ours, at[1.0], "ours")
     assert apart.interval(0.95)[1] < 0  # ahead of it
     assert further.at_its_best(found, chosen.best) == found.of(further.longer(chosen.best, 48))
@@ -969,7 +973,7 @@ def test_every_control_is_looked_at(everything):
     chosen = made.chosen(everything)
     rows = measured_tables.readouts(everything).rows
     seeds = {row[0]: row[1] for row in rows}
-    assert seeds.keys() == {"ours", trials.best_name(chosen), *trials.controls(chosen.ours)}
+    assert seeds.keys() == {"ours", stages.best_name(chosen), *stages.controls(chosen.ours)}
     assert seeds["no dynamics"] == "1"
     assert seeds["learned p"] == "3"
     columns = measured_tables.readouts(everything).columns

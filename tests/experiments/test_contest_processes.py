@@ -5,7 +5,8 @@ import pytest
 
 import short_contest
 from lohe.experiments.contest import choose
-from lohe.experiments.contest.trials import FAMILIES, LATER_RUNS, OURS, protocol, trial_runs
+from lohe.experiments.contest.stages import LATER_RUNS
+from lohe.experiments.contest.trials import FAMILIES, OURS, protocol, trial_runs
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.runner import packs
 from lohe.experiments.setting import Setting

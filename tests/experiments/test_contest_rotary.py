@@ -9,7 +9,7 @@ import torch
 
 from accuracy import ROUNDING
 from lohe.attention import OscillatorAttention, PositionedAttention, RotaryAttention
-from lohe.experiments.contest import confirm, page, second, trials
+from lohe.experiments.contest import confirm, page, second, stages
 from lohe.experiments.contest.rotary import (
     ExponentialRope,
     OscillatorRope,
@@ -17,13 +17,8 @@ from lohe.experiments.contest.rotary import (
     RotaryPositionedAttention,
 )
 from lohe.experiments.contest.second import BOTH
-from lohe.experiments.contest.trials import (
-    STAGES,
-    confirmed_spheres,
-    rotary_runs,
-    turned,
-    with_both,
-)
+from lohe.experiments.contest.stages import confirmed_spheres, rotary_runs, turned, with_both
+from lohe.experiments.contest.trials import STAGES
 
 D_MODEL, HEADS, TOKENS, D_OSC = 12, 3, 10, 4
 
@@ -172,7 +167,7 @@ def evidence(ours: float, both: float, noise: float = 0.002):
         return given.get(name) or made.truth(run)
 
     won = chosen()
-    runs = trials.confirm_runs(won) + rotary_runs(won)
+    runs = stages.confirm_runs(won) + rotary_runs(won)
     return made.evidence([*made.chosen_records(), *made.invented(runs, truth, noise)]), won
 
 
@@ -191,7 +186,7 @@ def test_better_is_better_than_both(ours, both, better):
     names = [f"{name}, rotary{how}" for how in ("", ", exp") for name in confirmed_spheres(won)]
     assert [row[0] for row in table.rows] == [*names, BOTH]
     assert {len(row) for row in table.rows} == {len(table.columns)}
-    plain = made.truth(trials.confirm_runs(won)[0])
+    plain = made.truth(stages.confirm_runs(won)[0])
     assert float(table.rows[0][-1].split()[0]) == pytest.approx(100 * (ours / plain - 1), abs=0.5)
     assert said in page.page(found, "x")
 
@@ -209,14 +204,14 @@ def test_p_is_the_larger_of_two_and_corrected_over_dimensions_and_couplings():
 
 def test_it_leaves_the_primary_test_alone():
     found, won = evidence(90, 91)
-    without = made.evidence([*made.chosen_records(), *made.invented(trials.confirm_runs(won))])
+    without = made.evidence([*made.chosen_records(), *made.invented(stages.confirm_runs(won))])
     assert confirm.comparisons(found, won) == confirm.comparisons(without, won)
 
 
 def test_nothing_is_answered_before_all_is_there():
     found, won = evidence(90, 91)
     some = [r for r in found.of(rotary_runs(won)) if r.seed != 103]
-    rest = made.evidence([*found.of(trials.confirm_runs(won)), *made.chosen_records(), *some])
+    rest = made.evidence([*found.of(stages.confirm_runs(won)), *made.chosen_records(), *some])
     assert second.answer(rest) == ""
     assert set(confirm.better_p_values(second.comparisons(rest, won)).values()) == {1.0}
     rows = second.second_table(rest).rows

@@ -8,6 +8,7 @@ import pytest
 
 from lohe.experiments.contest import choose, confirm, each, page, tables, verdict
 from lohe.experiments.contest.choose import searched, settled
+from lohe.experiments.contest.stages import confirm_runs, confirmed_spheres
 from lohe.experiments.contest.trials import (
     COMPARED_AT,
     FAMILIES,
@@ -18,8 +19,6 @@ from lohe.experiments.contest.trials import (
     ROTARY,
     STAGES,
     TRIED,
-    confirm_runs,
-    confirmed_spheres,
     protocol,
 )
 from lohe.experiments.store.records import key

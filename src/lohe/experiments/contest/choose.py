@@ -12,6 +12,7 @@ from itertools import product
 from statistics import fmean
 
 from lohe.experiments.contest.divergence import has_diverged
+from lohe.experiments.contest.stages import Chosen
 from lohe.experiments.contest.trials import (
     COMPARED_AT,
     FAMILIES,
@@ -21,7 +22,6 @@ from lohe.experiments.contest.trials import (
     SHARED,
     STAGES,
     TRIED,
-    Chosen,
     Configuration,
     configured,
     trial_runs,

@@ -13,15 +13,14 @@ import numpy as np
 from jaxtyping import Float
 
 from lohe.experiments.contest.divergence import has_diverged
-from lohe.experiments.contest.trials import (
-    STAGES,
+from lohe.experiments.contest.stages import (
     Chosen,
-    Configuration,
     controls,
     in_both_protocols,
     stage_of,
     to_confirm,
 )
+from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.verdicts import NO_RECORDS, Estimate, holm, of_sample

@@ -9,8 +9,9 @@ from typing import Any
 
 from lohe.experiments.contest import choose, confirm
 from lohe.experiments.contest.confirm import Comparison, Rivals
+from lohe.experiments.contest.stages import Chosen, confirmed_spheres
 from lohe.experiments.contest.tables import P_VALUE, change, intervals
-from lohe.experiments.contest.trials import STAGES, Chosen, confirmed_spheres
+from lohe.experiments.contest.trials import STAGES
 from lohe.experiments.contest.verdict import ALPHA
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.tables import Table

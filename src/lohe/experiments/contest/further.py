@@ -13,22 +13,21 @@ from lohe.experiments.contest import choose
 from lohe.experiments.contest.confirm import BEST, lost, percent
 from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.law import LATER
-from lohe.experiments.contest.tables import P_VALUE, progress, seeds_shown, shown_finite
-from lohe.experiments.contest.trials import (
+from lohe.experiments.contest.stages import (
     LARGE,
     LARGE_RATE,
     LARGE_TOKENS,
     LENGTHS,
     MORE_EPOCHS,
-    STAGES,
     Chosen,
-    Configuration,
     best_name,
     larger,
     longer,
     plain,
     trained_longer,
 )
+from lohe.experiments.contest.tables import P_VALUE, progress, seeds_shown, shown_finite
+from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table

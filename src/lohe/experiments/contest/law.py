@@ -12,14 +12,8 @@ from statistics import fmean
 import numpy as np
 
 from lohe.experiments.contest.divergence import has_diverged
-from lohe.experiments.contest.trials import (
-    FITTED,
-    HELD_OUT,
-    STAGES,
-    Chosen,
-    Configuration,
-    curves,
-)
+from lohe.experiments.contest.stages import FITTED, HELD_OUT, Chosen, curves
+from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.verdicts import NO_RECORDS, Estimate, of_sample
 from lohe.measure.power_law import (

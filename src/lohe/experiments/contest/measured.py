@@ -5,7 +5,8 @@ from typing import Any
 
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.trials import STAGES, Chosen, best_name, controls
+from lohe.experiments.contest.stages import Chosen, best_name, controls
+from lohe.experiments.contest.trials import STAGES
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, Taken, model_runs
 from lohe.experiments.store.records import Record

@@ -17,8 +17,8 @@ from lohe.experiments.contest.measured import (
     models,
 )
 from lohe.experiments.contest.readouts import LearnedReadout
+from lohe.experiments.contest.stages import ASKED, best_name
 from lohe.experiments.contest.tables import progress
-from lohe.experiments.contest.trials import ASKED, best_name
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.studies.counts import UNIT

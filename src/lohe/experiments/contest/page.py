@@ -15,22 +15,17 @@ from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.second import answer, second_table
 from lohe.experiments.contest.seen import scored_elsewhere
-from lohe.experiments.contest.tables import curve_name
-from lohe.experiments.contest.trials import (
-    FAMILIES,
+from lohe.experiments.contest.stages import (
     FITTED,
     HELD_OUT,
     LATER_RUNS,
-    RATES,
-    STAGES,
-    TRIALS,
-    TRIED,
     best_name,
     control_runs,
     curves,
     plain,
-    protocol,
 )
+from lohe.experiments.contest.tables import curve_name
+from lohe.experiments.contest.trials import FAMILIES, RATES, STAGES, TRIALS, TRIED, protocol
 from lohe.experiments.contest.verdict import ALPHA, edges, verdict, what_would_change_it
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure

@@ -11,6 +11,7 @@ from typing import Any
 
 from lohe.experiments.contest import choose, confirm
 from lohe.experiments.contest.confirm import BEST, Comparison, Rivals, Undecided
+from lohe.experiments.contest.stages import Chosen, turned, with_both
 from lohe.experiments.contest.tables import (
     COLUMNS,
     P_VALUE,
@@ -21,14 +22,7 @@ from lohe.experiments.contest.tables import (
     seeds_shown,
     shape,
 )
-from lohe.experiments.contest.trials import (
-    STAGES,
-    Chosen,
-    Configuration,
-    as_text,
-    turned,
-    with_both,
-)
+from lohe.experiments.contest.trials import STAGES, Configuration, as_text
 from lohe.experiments.contest.verdict import ALPHA
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record

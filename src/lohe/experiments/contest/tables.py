@@ -12,18 +12,20 @@ from lohe.experiments.contest import choose, confirm, law
 from lohe.experiments.contest.confirm import Comparison, Undecided, percent
 from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.law import LATER, Law, wanting
-from lohe.experiments.contest.trials import (
-    FAMILIES,
+from lohe.experiments.contest.stages import (
     FITTED,
     HELD_OUT,
-    STAGES,
-    TRIED,
     Chosen,
-    Configuration,
-    as_text,
     controls,
     in_both_protocols,
     to_confirm,
+)
+from lohe.experiments.contest.trials import (
+    FAMILIES,
+    STAGES,
+    TRIED,
+    Configuration,
+    as_text,
     trial_runs,
 )
 from lohe.experiments.evidence import Evidence

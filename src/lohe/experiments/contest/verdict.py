@@ -6,20 +6,8 @@ from typing import Any
 
 from lohe.experiments.contest import choose, confirm, further, tables
 from lohe.experiments.contest.confirm import BEST, Comparison, Undecided, percent
-from lohe.experiments.contest.trials import (
-    FAMILIES,
-    LENGTHS,
-    OURS,
-    RATES,
-    STAGES,
-    Chosen,
-    Configuration,
-    as_text,
-    asked,
-    controls,
-    narrower,
-    to_confirm,
-)
+from lohe.experiments.contest.stages import LENGTHS, Chosen, asked, controls, narrower, to_confirm
+from lohe.experiments.contest.trials import FAMILIES, OURS, RATES, STAGES, Configuration, as_text
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.verdicts import Estimate
 
