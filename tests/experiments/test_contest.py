@@ -1007,6 +1007,19 @@ def test_a_device_that_gives_no_number_spoils_its_cell_only():
     assert measured_tables._percent([0.5, math.nan]) == "no finite number"
 
 
+def test_one_model_on_devices_has_numbers_without_an_error():
+    records = made.everything()
+    chosen = made.chosen(made.evidence(records))
+    of_ours = [measured.Devices(run) for run in measured.models(chosen)["ours"]]
+    gone = {(key(measure_recipe(m)), m.run.seed) for m in of_ours[1:]}
+    kept = [r for r in records if (key(r.recipe), r.seed) not in gone]
+    rows = {row[0]: row for row in measured_tables.devices(made.evidence(kept)).rows}
+    assert rows["models"][1:] == ("1", "3", "3")
+    assert rows["  oscillators anywhere"][1].startswith("+")
+    assert "±" not in rows["  oscillators anywhere"][1]
+    assert "±" in rows["  oscillators anywhere"][2]
+
+
 def test_the_text_on_devices_is_true():
     """d ln a = p γ d(z·r) / (1 + γ z·r), and no weight beyond arccos(-1/γ)."""
     p, gain = 4, 2.0
