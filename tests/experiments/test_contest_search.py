@@ -2,18 +2,20 @@
 
 import math
 from dataclasses import replace
+from statistics import fmean
 
 import contest_records as made
 import pytest
 
 from lohe.experiments.contest import choose, confirm, each, page, tables, verdict
 from lohe.experiments.contest.choose import searched, settled
-from lohe.experiments.contest.stages import confirm_runs, confirmed_spheres
+from lohe.experiments.contest.stages import confirm_runs, confirmed_spheres, controls
 from lohe.experiments.contest.trials import (
     COMPARED_AT,
     FAMILIES,
     MATCHED,
     OURS,
+    PUBLISHED,
     RATES,
     RIVALS,
     ROTARY,
@@ -22,6 +24,7 @@ from lohe.experiments.contest.trials import (
     protocol,
 )
 from lohe.experiments.store.records import key
+from lohe.viz.style import drawing
 
 ALIBI, COSINE = "softmax, linear biases", "softmax, cosine"
 TRIALS = made.trials()
@@ -292,6 +295,36 @@ def test_better_than_every_softmax_is_what_the_tests_say():
     assert [row[:2] for row in rows] == [(n, r) for n in found for r in rivals]
     assert [row[-1] for row in rows if row[1] == each.EVERY] == [f"{x:.2g}" for x in p.values()]
     assert {len(row) for row in rows} == {len(each.table(evidence).columns)}
+
+
+def test_the_figure_has_all_that_was_scored_on_test_the_lowest_first():
+    import matplotlib.pyplot as plt
+
+    found = made.evidence(made.everything())
+    there = each.entries(found)
+    assert {e.name for e in there} >= {"ours, d_osc 32", "ours, d_osc 16", *RIVALS, *PUBLISHED}
+    won = made.chosen(found)
+    assert sum(e.control for e in there) == len(controls(won.ours))
+    assert len(there) == 2 + len(RIVALS) + len(PUBLISHED) + len(controls(won.ours))
+    with drawing():
+        drawn = each.figure(found)
+        (ax,) = drawn.axes
+        names = [label.get_text() for label in ax.get_yticklabels()]
+        dots = [line.get_xdata()[0] for line in ax.lines[1::2]]
+        plt.close(drawn)
+    assert names == [e.name for e in there]
+    assert dots == sorted(dots)
+    first = confirm.records(found, won.ours, "strict")
+    at = names.index("ours, d_osc 32")
+    assert dots[at] == pytest.approx(
+        math.exp(fmean(r.result["test.nats"] for r in first)), rel=1e-12
+    )
+    gone = [
+        replace(r, curve=[{"loss": math.nan}]) if r is first[0] else r for r in made.everything()
+    ]
+    names = {e.name for e in each.entries(made.evidence(gone))}
+    assert "ours, d_osc 32" not in names
+    assert each.entries(made.evidence(made.chosen_records())) == []
 
 
 def test_nothing_is_said_before_every_seed_is_there():

@@ -39,6 +39,7 @@ from lohe.viz.style import drawing, save
 MADE = "Made by `lohe contest page` from the records in `results/`; not to be edited."
 ANSWERS = each.answer, what_would_change_it, edges, answer
 OF_CHOOSING = tables.search, alike.table
+ON_TEST = "Perplexity on the test articles of all that was scored there"
 OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
     tables.confirmed,
@@ -108,6 +109,7 @@ def page(evidence: Evidence, stem: str) -> str:
         f"**{verdict(evidence)}**",
         *(said for about in ANSWERS if (said := about(evidence))),
         preset(evidence),
+        *([f"![{ON_TEST}]({stem}_test.png)"] if each.entries(evidence) else []),
         *([f"![Perplexity against d_osc]({stem}.png)"] if drawable(evidence) else []),
         *(_markdown(found) for table in TABLES if (found := table(evidence)).rows),
         *made_by(evidence),
@@ -230,6 +232,9 @@ def write(path: Path, evidence: Evidence) -> list[Path]:
     with drawing():
         if drawable(evidence):
             written.append(save(figure(evidence), path.with_suffix(".png")))
+        if each.entries(evidence):
+            on_test = path.with_name(f"{path.stem}_test.png")
+            written.append(save(each.figure(evidence), on_test))
         if alike.rivals(evidence):
             of_trials = path.with_name(f"{path.stem}_trials.png")
             written.append(save(alike.figure(evidence), of_trials))
