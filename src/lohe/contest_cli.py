@@ -56,11 +56,11 @@ def contest_command(
     confirm    ours and every softmax, test scored once; after choose
     controls   the chosen oscillator with one part changed; after confirm
     law        perplexity against d_osc; after choose
-    published  softmax and oscillator as published, 30 epochs; after confirm
     length     128 and 256 inputs, and 48 to compare with; after choose
     scale      six layers, d_model 384; after choose
     epochs     30 epochs of ours and the best softmax; after choose
     rotary     ours with rotary positions in its couplings; after controls
+    published  softmax and oscillator as published, 30 epochs; after confirm
     measure    rank, gain, imperfect devices, longer windows; after confirm
     all        these in order; models are measured once they are confirmed
     page       write the page, its figures and the protocol from the records

@@ -932,7 +932,7 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     assert page.preset(found).endswith(said)
     lacks = text.partition("## Without a record yet")[2].partition("## Protocol")[0]
     assert {
-        "nothing": "confirm, controls, law, published, length, scale, epochs, rotary, measure: "
+        "nothing": "confirm, controls, law, length, scale, epochs, rotary, published, measure: "
         "nothing before it is chosen.",
         "trials": "The trials are complete; of 7 families 0 have their learning rate.",
         "chosen": "- measure: 105 of 105 measurements.",

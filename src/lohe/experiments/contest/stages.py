@@ -237,9 +237,9 @@ LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "confirm": confirm_runs,
     "controls": control_runs,
     "law": law_runs,
-    "published": published_runs,
     "length": length_runs,
     "scale": scale_runs,
     "epochs": epochs_runs,
     "rotary": rotary_runs,
+    "published": published_runs,
 }
