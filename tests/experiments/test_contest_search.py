@@ -218,14 +218,23 @@ def test_nothing_is_confirmed_before_all_searches_are_at_their_end():
 
 def test_the_table_shows_all_that_was_tried():
     found = made.evidence(made.chosen_records())
-    rows = tables.search(found).rows
-    assert {row[0] for row in rows} == set(FAMILIES)
+    table = tables.search(found)
+    assert {row[0] for row in table.rows} == set(FAMILIES)
     for family in FAMILIES:
-        assert sum(row[0] == family for row in rows) == len(searched(found, family))
-    assert "(2 seeds)" in rows[0][2]
+        cells = [c for row in table.rows if row[0] == family for c in row[3:] if c]
+        assert len(cells) == len(searched(found, family))
+        best = tables.in_search(found, family)[0]
+        (first, *_) = (row for row in table.rows if row[0] == family)
+        rate = table.columns.index(f"{best.configuration.learning_rate:g}")
+        assert first[2] == f"{best.configuration.dropout:g}"
+        assert first[rate].startswith(f"{math.exp(best.mean):.2f}, ")
+    assert {len(row) for row in table.rows} == {len(table.columns)}
     assert tables.search(made.evidence([])).rows == []
     begun = at({2e-3: 90, 4e-3: math.inf})
-    assert [row[2] for row in tables.search(begun).rows] == ["90.00 (2 seeds)", "diverged"]
+    (row,) = tables.search(begun).rows
+    assert row[3:] == ("90.00, 90.00", "diverged")
+    one = made.evidence(r for r in begun.all() if r.seed != STAGES["rates"].seeds[1])
+    assert tables.search(one).rows[0][3] == "90.00, 90.00 (1 of 2 seeds)"
 
 
 def test_on_what_they_were_trained_is_said_from_the_records():

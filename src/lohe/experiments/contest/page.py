@@ -135,7 +135,7 @@ def in_short(stem: str) -> str:
         f"{len(TRIED)} of {len(FAMILIES)} families train {TRIALS} draws of their settings, "
         f"{len(first.seeds)} seeds and {first.epochs} epochs each; the best setting of each, and "
         "every setting of the other families, goes on to a search of learning rates, "
-        f"{RATES[0]:g} to {RATES[-1]:g}, and dropout, {len(second.seeds)} fresh seeds. Ours and "
+        f"{RATES[0]:g} to {RATES[-1]:g}, and dropout, {len(second.seeds)} seeds. Ours and "
         f"every softmax as found by it are trained with {len(last.seeds)} fresh seeds more, "
         f"{last.epochs} epochs, and scored on the test articles once. The first half of the "
         "validation articles chooses, epochs as well. Primary test, ours against the softmax that "

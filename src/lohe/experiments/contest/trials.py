@@ -196,4 +196,13 @@ def as_text(configuration: Configuration) -> str:
     """For people: the mechanism, and how it is trained."""
     c = configuration
     trained = f"learning rate {c.learning_rate:g}, dropout {c.dropout:g}"
-    return f"{brief(c.mechanism)}, {trained}" + (", no sinusoids" if c.positions == "none" else "")
+    return f"{brief(c.mechanism)}, {trained}{_positions(c)}"
+
+
+def setting_text(configuration: Configuration) -> str:
+    """The mechanism alone, with what it has of positions."""
+    return f"{brief(configuration.mechanism)}{_positions(configuration)}"
+
+
+def _positions(c: Configuration) -> str:
+    return ", no sinusoids" if c.positions == "none" else ""
