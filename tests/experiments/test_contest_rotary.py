@@ -215,7 +215,7 @@ def test_nothing_is_answered_before_all_is_there():
     assert second.answer(rest) == ""
     assert set(confirm.better_p_values(second.comparisons(rest, won)).values()) == {1.0}
     rows = second.second_table(rest).rows
-    assert rows[0][-4] == "ours, rotary, has 9 of 10 seeds"
+    assert rows[0][-4] == "ours, rotary has 9 of 10 seeds"
     assert second.second_table(made.evidence(made.chosen_records())).rows == []
     assert rows[0][-2] == ""
 
@@ -226,4 +226,4 @@ def test_what_diverged_at_one_dimension_leaves_the_others_their_answer():
     gone = made.evidence(replace(r, curve=[{"loss": math.nan}]) if r == first else r for r in all_)
     said = second.answer(gone)
     assert "It is better than both at d_osc 16; d_osc 32, exp; d_osc 16, exp (" in said
-    assert "d_osc 32 undecided: seed 100 of ours, rotary, diverged" in said
+    assert "d_osc 32 undecided: seed 100 of ours, rotary diverged" in said

@@ -90,7 +90,7 @@ def test_dropout_is_tried_at_the_best_rate_and_beyond_it_while_it_is_better(drop
     assert [rate for rate, dropout in tried(evidence, ROTARY) if dropout == 0.2] == asked
     assert settled(evidence, ROTARY) == (best is not None)
     if best:
-        c = tables.in_search(evidence, ROTARY)[0].configuration
+        c = choose.in_search(evidence, ROTARY)[0].configuration
         assert (c.learning_rate, c.dropout) == best
 
 
@@ -129,7 +129,7 @@ def test_a_search_of_several_settings_goes_on_with_the_best_of_them():
     assert asked == [(3.0, 4e-3), (10.0, 4e-3), *rest, (3.0, 8e-3), (3.0, 1.6e-2)]
     assert [s.configuration.dropout for s in there] == [0.1] * 5 + [0.2] * 2
     assert settled(made.evidence(records), COSINE)
-    best = tables.in_search(made.evidence(records), COSINE)[0].configuration
+    best = choose.in_search(made.evidence(records), COSINE)[0].configuration
     assert (best.learning_rate, best.dropout) == (8e-3, 0.2)
 
 
@@ -197,7 +197,7 @@ def test_the_best_of_each_family_goes_on_and_the_best_softmax_is_named():
     assert chosen.ours == made.OUR_BEST
     assert chosen.family == made.THEIR_FAMILY
     assert {name for name, _ in chosen.softmaxes} == set(RIVALS)
-    reached = [tables.in_search(found, name)[0].mean for name, _ in chosen.softmaxes]
+    reached = [choose.in_search(found, name)[0].mean for name, _ in chosen.softmaxes]
     assert reached == sorted(reached)
     for name, c in chosen.softmaxes:
         assert type(c.mechanism) is type(FAMILIES[name].mechanism)
@@ -223,7 +223,7 @@ def test_the_table_shows_all_that_was_tried():
     for family in FAMILIES:
         cells = [c for row in table.rows if row[0] == family for c in row[3:] if c]
         assert len(cells) == len(searched(found, family))
-        best = tables.in_search(found, family)[0]
+        best = choose.in_search(found, family)[0]
         (first, *_) = (row for row in table.rows if row[0] == family)
         rate = table.columns.index(f"{best.configuration.learning_rate:g}")
         assert first[2] == f"{best.configuration.dropout:g}"

@@ -136,6 +136,11 @@ def _rank(s: Standing) -> tuple[float, float, float]:
     return s.mean, s.configuration.learning_rate, s.configuration.dropout
 
 
+def in_search(evidence: Evidence, family: str) -> list[Standing]:
+    """What the family's search has tried, best first; those that are recorded."""
+    return sorted((s for s in searched(evidence, family) if s.nats), key=_rank)
+
+
 def settled(evidence: Evidence, family: str) -> bool:
     """Whether the family's search is at its end."""
     found = searched(evidence, family)
@@ -154,7 +159,7 @@ def chosen(evidence: Evidence) -> Chosen | None:
     """The best of each family; None before all of them are settled."""
     if not all(settled(evidence, family) for family in FAMILIES):
         return None
-    first = {f: min(searched(evidence, f), key=_rank) for f in FAMILIES}
+    first = {family: in_search(evidence, family)[0] for family in FAMILIES}
     rivals = sorted(RIVALS, key=lambda name: first[name].mean)
     return Chosen(
         ours=first[OURS].configuration,

@@ -57,6 +57,23 @@ class Comparison:
 Rivals = Mapping[str, Comparison | Undecided]  # one of ours against each, by name
 
 
+def against(
+    ours: Mapping[str, Sequence[Record]],
+    theirs: Mapping[str, Sequence[Record]],
+    planned: tuple[int, int],
+) -> dict[str, Rivals]:
+    """Each of ours against each rival, by name."""
+    return {
+        name: {rival: compare(a, b, (name, rival), planned) for rival, b in theirs.items()}
+        for name, a in ours.items()
+    }
+
+
+def complete(rivals: Rivals) -> bool:
+    """Whether all seeds of it and of every rival are there, or never will be."""
+    return all(isinstance(c, Comparison) or c.for_good for c in rivals.values())
+
+
 def better_than_all(rivals: Rivals) -> float:
     """p of that it is better than each: the largest of Welch's, 1 where it is not ahead of one.
 

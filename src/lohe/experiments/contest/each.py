@@ -29,15 +29,11 @@ EVERY = "every one"
 def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Rivals]:
     """Each of ours against each softmax, on the test articles."""
     planned = len(STAGES["confirm"].seeds)
-    theirs = {name: confirm.records(evidence, c, "strict") for name, c in chosen.softmaxes}
-    found = {}
-    for name, c in confirmed_spheres(chosen).items():
-        ours = confirm.records(evidence, c, "strict")
-        found[name] = {
-            rival: confirm.compare(ours, there, (name, rival), (planned, planned))
-            for rival, there in theirs.items()
-        }
-    return found
+    ours, theirs = (
+        {name: confirm.records(evidence, c, "strict") for name, c in named.items()}
+        for named in (confirmed_spheres(chosen), dict(chosen.softmaxes))
+    )
+    return confirm.against(ours, theirs, (planned, planned))
 
 
 def table(evidence: Evidence) -> Table:
@@ -50,7 +46,7 @@ def table(evidence: Evidence) -> Table:
         for rival, c in rivals.items():
             if isinstance(c, Comparison):
                 rows.append((name, rival, change(c), *intervals(c), f"{c.welch.p:.2g}"))
-        if _complete(rivals):
+        if confirm.complete(rivals):
             rows.append((name, EVERY, "", "", "", f"{corrected[name]:.2g}"))
     columns = ("oscillator", "softmax", "change, %", "paired", "seeds and articles", P_VALUE)
     notes = [
@@ -129,7 +125,7 @@ def answer(evidence: Evidence) -> str:
     """Which of ours are better than all, in a sentence; nothing before every seed is there."""
     chosen = choose.chosen(evidence)
     found = comparisons(evidence, chosen) if chosen else {}
-    if chosen is None or not all(map(_complete, found.values())):
+    if chosen is None or not all(map(confirm.complete, found.values())):
         return ""
     of = confirmed_spheres(chosen)
     p = confirm.better_p_values(found)
@@ -142,8 +138,3 @@ def answer(evidence: Evidence) -> str:
         f"Better than every one of the {len(chosen.softmaxes)} softmaxes on the test articles, the "
         f"largest p-value counting, Holm-corrected over {len(found)}: {'; '.join(said)}."
     )
-
-
-def _complete(rivals: Rivals) -> bool:
-    """Whether all seeds of it and of every softmax are there, or never will be."""
-    return all(isinstance(c, Comparison) or c.for_good for c in rivals.values())

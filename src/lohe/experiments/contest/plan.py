@@ -37,7 +37,7 @@ def seconds_in_all(packs: Iterable[tuple[Run, int]]) -> float:
 
 
 def generated() -> dict[str, Any]:
-    """The parts of protocol.json that follow from this module."""
+    """The parts of protocol.json that follow from the code."""
     return {
         "seed": SEED,
         "space": {k: list(v) for k, v in SHARED.items()},

@@ -10,7 +10,7 @@ from functools import lru_cache
 from typing import Any
 
 from lohe.experiments.contest import choose, confirm
-from lohe.experiments.contest.confirm import BEST, Comparison, Rivals, Undecided
+from lohe.experiments.contest.confirm import BEST, Comparison, Rivals
 from lohe.experiments.contest.stages import Chosen, turned, with_both
 from lohe.experiments.contest.tables import (
     COLUMNS,
@@ -39,14 +39,8 @@ def comparisons(evidence: Evidence, chosen: Chosen) -> dict[str, Rivals]:
         BEST: confirm.records(evidence, chosen.best, "strict"),
         BOTH: records(evidence, with_both(chosen)),
     }
-    found = {}
-    for name, (_, c) in turned(chosen).items():
-        ours = records(evidence, c)
-        found[name] = {
-            rival: confirm.compare(ours, theirs, (f"{name},", rival), PLANNED)
-            for rival, theirs in rivals.items()
-        }
-    return found
+    ours = {name: records(evidence, c) for name, (_, c) in turned(chosen).items()}
+    return confirm.against(ours, rivals, PLANNED)
 
 
 def records(evidence: Evidence, configuration: Configuration) -> list[Record]:
@@ -66,7 +60,7 @@ def second_table(evidence: Evidence) -> Table:
     rows, how = [], []
     for name, (plain, c) in turned(chosen).items():
         there, without = records(evidence, c), confirm.records(evidence, plain, "strict")
-        to_plain = confirm.compare(there, without, (f"{name},", "the same without"), PLANNED)
+        to_plain = confirm.compare(there, without, (name, "the same without"), PLANNED)
         apart = found[name].values()
         p = f"{corrected[name]:.2g}" if all(isinstance(x, Comparison) for x in apart) else ""
         cells = *map(change, apart), p, change(to_plain)
@@ -102,7 +96,7 @@ def answer(evidence: Evidence) -> str:
     if chosen is None:
         return ""
     found = comparisons(evidence, chosen)
-    if any(isinstance(c, Undecided) and not c.for_good for x in found.values() for c in x.values()):
+    if not all(map(confirm.complete, found.values())):
         return ""
     of: dict[str, Any] = {name: c.mechanism for name, (_, c) in turned(chosen).items()}
     called = {name: f"d_osc {m.d_osc}" + ", exp" * hasattr(m, "coupling") for name, m in of.items()}

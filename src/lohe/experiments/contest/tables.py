@@ -125,7 +125,7 @@ def chosen_table(evidence: Evidence) -> Table:
     for family in FAMILIES:
         recorded = len(trial_runs(family)) - len(choose.missing(evidence, trial_runs(family)))
         first = next((s for s in choose.in_trials(evidence, family) if s.nats), None)
-        last = next(iter(in_search(evidence, family)), None)
+        last = next(iter(choose.in_search(evidence, family)), None)
         shown = last or first
         rows.append(
             (
@@ -151,15 +151,9 @@ def chosen_table(evidence: Evidence) -> Table:
     return Table("The best of the trials and of the search", columns, rows, notes)
 
 
-def in_search(evidence: Evidence, family: str) -> list[choose.Standing]:
-    """What the family's search has tried, best first; those that are recorded."""
-    found = (s for s in choose.searched(evidence, family) if s.nats)
-    return sorted(found, key=lambda s: s.mean)
-
-
 def search(evidence: Evidence) -> Table:
     """All that was tried of each family by learning rate, also where nothing was chosen by."""
-    there = {family: in_search(evidence, family) for family in FAMILIES}
+    there = {family: choose.in_search(evidence, family) for family in FAMILIES}
     tried = {s.configuration.learning_rate for found in there.values() for s in found}
     rates, rows = sorted(tried), []
     for family, found in there.items():
