@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from lohe.experiments.contest import alike, choose, stages, tables, trials
+from lohe.experiments.contest import alike, choose, large, stages, tables, trials
 from lohe.experiments.contest.rotary import SoftmaxRopePositions
 from lohe.experiments.contest.trials import FAMILIES, OURS, STAGES, Family, protocol
 from lohe.tasks import wikitext2
 
 TWO = (OURS, "softmax")
 RATES = (2e-3, 4e-3)
-SEEDS = {"trials": 1, "rates": 1, **dict.fromkeys(set(STAGES) - {"trials", "rates"}, 2)}
+SEEDS = dict.fromkeys(STAGES, 2) | {"trials": 1, "rates": 1, "scale rates": 1}
 
 
 def write_corpus(root: Path, words: int = 60) -> Path:
@@ -61,6 +61,8 @@ def shorten(patch: pytest.MonkeyPatch) -> None:
         patch.setitem(STAGES, name, cut)
     for name, dimensions in {"ASKED": (), "FITTED": (2, 4), "HELD_OUT": (8,)}.items():
         patch.setattr(stages, name, dimensions)
+    patch.setattr(large, "LARGE_RATES", RATES)
+    patch.setattr(large, "LARGE_FIRST", 0)
     patch.setattr(stages, "LARGE", {"layers": 3, "d_model": 32, "heads": 2, "d_ff": 64})
     forget()
 

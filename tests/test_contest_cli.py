@@ -246,7 +246,6 @@ def chosen_on_more(short, tmp_path_factory):
     [
         ("law", {(2, 128, 48)}),
         ("length", {(2, 128, 48), (2, 128, 128), (2, 128, 256)}),
-        ("scale", {(3, 32, 256)}),
         ("epochs", {(2, 128, 48)}),
     ],
 )
@@ -268,6 +267,39 @@ def test_later_stages_train_what_they_say(chosen_on_more, stage, sizes, tmp_path
     text = (tmp_path / "page.md").read_text(encoding="utf-8")
     lacks = text.partition("## Without a record yet")[2].partition("\n## ")[0]
     assert f"- {stage}: " not in lacks
+
+
+def test_the_larger_models_are_searched_then_scored_on_test(chosen_on_more, tmp_path, monkeypatch):
+    """One call does both; the test articles are scored of fresh seeds alone."""
+    store, root = only_chosen(chosen_on_more[0], tmp_path / "store"), chosen_on_more[1]
+    early = contest("scale", store, "--data", root)
+    assert early.exit_code == 2
+    assert "scale is scored on test after confirm, which lacks" in said(early.stderr)
+    monkeypatch.delitem(contest_cli.AFTER, "scale")
+    assert contest_cli.FOLLOWING in contest("scale", store, "--dry-run").stdout
+    result = contest("scale", store, "--data", root)
+    assert result.exit_code == 0, result.output
+    assert "0 to train" in result.stdout.splitlines()[0]
+    assert contest_cli.FOLLOWING not in result.stdout
+    large = [r for r in Store(store).all() if r.recipe["model"]["layers"] == 3]
+    assert {(r.recipe["model"]["d_model"], r.recipe["task"]["tokens"]) for r in large} == {
+        (32, 256)
+    }
+    scored = {name: [r for r in large if r.seed in STAGES[name].seeds] for name in SCALE}
+    assert all("test.nats" not in r.result for r in scored["scale rates"])
+    assert all("test.nats" in r.result for r in scored["scale"])
+    assert len(scored["scale rates"]) >= 2 * 3  # two rates, and dropout
+    assert len(scored["scale"]) == 2 * len(STAGES["scale"].seeds)
+    assert len(large) == sum(map(len, scored.values()))
+    assert contest("page", store, "--out", tmp_path / "page.md").exit_code == 0
+    text = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "## A larger model: " in text
+    assert "searched anew for each, the oscillator on the sphere is" in text
+    lacks = text.partition("## Without a record yet")[2].partition("\n## ")[0]
+    assert "- scale: " not in lacks
+
+
+SCALE = ("scale rates", "scale")
 
 
 def _chosen(store):
@@ -292,7 +324,7 @@ def test_all_is_every_stage_in_order(chosen, root, tmp_path, monkeypatch):
         "confirm": lambda won: LATER_RUNS["confirm"](won)[:2],
         "controls": lambda won: LATER_RUNS["controls"](won)[:1],
     }
-    monkeypatch.setattr(contest_cli, "LATER_RUNS", few)
+    monkeypatch.setattr(contest_cli, "later_runs", lambda stage, evidence, won: few[stage](won))
     monkeypatch.setattr(contest_cli, "WORK", ("choose", *few))
     store = only_chosen(chosen[0], tmp_path / "store")
     plan = contest("all", store, "--dry-run").stdout.splitlines()

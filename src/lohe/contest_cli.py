@@ -10,9 +10,9 @@ import typer
 
 from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
 from lohe.experiments import cpu, terminal, weights
-from lohe.experiments.contest import choose, measured, page, tables
+from lohe.experiments.contest import choose, large, measured, page, tables
+from lohe.experiments.contest.large import LATER, later_runs
 from lohe.experiments.contest.plan import seconds, seconds_in_all
-from lohe.experiments.contest.stages import LATER_RUNS
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import duration
 from lohe.experiments.evidence import Evidence
@@ -23,10 +23,15 @@ from lohe.experiments.store.store import Store
 from lohe.tasks import Data, Task, load_aloud
 from lohe.train import Run
 
-WORK = ("choose", *LATER_RUNS, "measure")  # in the order in which `all` does it
+WORK = ("choose", *LATER, "measure")  # in the order in which `all` does it
 STAGES = (*WORK, "all", "page")
 # in which order the test articles are opened
-AFTER = {"controls": "confirm", "published": "confirm", "rotary": "controls"}
+AFTER = {
+    "controls": "confirm",
+    "published": "confirm",
+    "scale": "confirm",
+    "rotary": "controls",
+}
 SIZE = 10  # seeds trained at once
 FOLLOWING = "Further learning rates follow when those before them are there."
 POLL_S = 5.0  # between looks at what others have finished
@@ -57,10 +62,10 @@ def contest_command(
     controls   the chosen oscillator with one part changed; after confirm
     law        perplexity against d_osc; after choose
     length     128 and 256 inputs, and 48 to compare with; after choose
-    scale      six layers, d_model 384; after choose
     epochs     30 epochs of ours and the best softmax; after choose
     rotary     ours with rotary positions in its couplings; after controls
     published  softmax and oscillator as published, 30 epochs; after confirm
+    scale      all of them at six layers, d_model 384; after confirm
     measure    rank, gain, imperfect devices, longer windows; after confirm
     all        these in order; models are measured once they are confirmed
     page       write the page, its figures and the protocol from the records
@@ -169,7 +174,7 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
             f"{tables.progress(evidence)} Continue it with `lohe contest choose`."
         )
     if before := AFTER.get(stage):
-        first = LATER_RUNS[before](chosen)
+        first = later_runs(before, evidence, chosen)
         if left := len(choose.missing(evidence, first)):
             raise TooEarly(
                 f"{stage} is scored on test after {before}, which lacks {left} of {len(first)} "
@@ -183,7 +188,7 @@ def _runs(stage: str, evidence: Evidence) -> list[Run]:
                 "recorded. Continue with `lohe contest confirm`."
             )
         return there
-    return LATER_RUNS[stage](chosen)
+    return later_runs(stage, evidence, chosen)
 
 
 def _train(stage: str, worker: Worker) -> set[Run]:
@@ -246,7 +251,10 @@ def _guess(pack: Pack) -> float:
 
 def _more_follow(stage: str, evidence: Evidence) -> bool:
     """Whether what is trained now makes further runs of the stage known."""
-    return stage == "choose" and choose.chosen(evidence) is None
+    chosen = choose.chosen(evidence)
+    if chosen is None:
+        return stage == "choose"
+    return large.more_follow(stage, evidence, chosen)
 
 
 def _kept(stage: str, evidence: Evidence) -> list[Run]:

@@ -10,11 +10,11 @@ import numpy as np
 from invented import measured as taken
 from invented import record
 
-from lohe.experiments.contest import choose, measured
+from lohe.experiments.contest import choose, large, measured
 from lohe.experiments.contest.beyond import BeyondLength
 from lohe.experiments.contest.measured import Devices
 from lohe.experiments.contest.readouts import LearnedReadout
-from lohe.experiments.contest.stages import LATER_RUNS, Chosen
+from lohe.experiments.contest.stages import Chosen
 from lohe.experiments.contest.trials import FAMILIES, OURS, configured, trial_runs
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.setting import Setting
@@ -101,8 +101,13 @@ def everything(truth: Truth = truth) -> list[Record]:
     """All stages; runs that two of them share are there once."""
     found = list(chosen_records(truth))
     won = chosen(evidence(found))
-    runs = [run for needed in LATER_RUNS.values() for run in needed(won)]
-    found += invented(dict.fromkeys(runs), truth)
+    for stage in large.LATER:
+        while True:  # some runs follow from others
+            there = evidence(found)
+            runs = large.later_runs(stage, there, won)
+            if not (lacking := choose.missing(there, dict.fromkeys(runs))):
+                break
+            found += invented(lacking, truth)
     return found + [looked_at(m) for m in measured.measures(won)]
 
 

@@ -25,7 +25,7 @@ def whole(store: Path, data: Path, log: Path, minutes: float | None = None) -> N
         "confirm": lambda won: LATER_RUNS["confirm"](won)[::2][:2],
         "controls": lambda won: LATER_RUNS["controls"](won)[:1],
     }
-    patch.setattr(contest_cli, "LATER_RUNS", few)
+    patch.setattr(contest_cli, "later_runs", lambda stage, evidence, won: few[stage](won))
     patch.setattr(contest_cli, "WORK", ("choose", *few))
     patch.setattr(contest_cli, "_measure", lambda worker: None)
     contest("all", store, data, log, minutes=minutes)

@@ -30,6 +30,7 @@ from lohe.experiments.contest import (
     verdict,
 )
 from lohe.experiments.contest.stages import (
+    LARGE_RATES,
     Chosen,
     confirm_runs,
     control_runs,
@@ -40,7 +41,6 @@ from lohe.experiments.contest.stages import (
     narrower,
     published_runs,
     rotary_runs,
-    scale_runs,
 )
 from lohe.experiments.contest.trials import (
     FAMILIES,
@@ -124,12 +124,15 @@ def test_test_is_asked_for_only_where_it_is_confirmed():
     ours = made.OUR_BEST
     open_ = confirm_runs(CHOSEN) + control_runs(CHOSEN) + rotary_runs(CHOSEN)
     open_ += published_runs(CHOSEN)
-    closed = law_runs(CHOSEN) + length_runs(CHOSEN) + scale_runs(CHOSEN) + epochs_runs(CHOSEN)
+    closed = law_runs(CHOSEN) + length_runs(CHOSEN) + epochs_runs(CHOSEN)
+    closed += STAGES["scale rates"].runs(ours)
     closed += [run for family in FAMILIES for run in trial_runs(family)]
     closed += STAGES["rates"].runs(ours)
     assert all(run.task.test for run in open_)
     assert not any(run.task.test for run in closed)
     assert {run.precision for run in open_} == {"float32"}
+    large = stages.larger(ours)
+    assert {(run.task.test, run.precision) for run in large} == {(True, "tf32")}
 
 
 def test_all_is_paired_decayed_alike_and_chosen_on_the_same_articles():
@@ -139,9 +142,9 @@ def test_all_is_paired_decayed_alike_and_chosen_on_the_same_articles():
     assert {run.optimizer.weight_decay for run in runs} == {1e-4}
     assert {run.select for run in runs} == {"lowest perplexity"}
     assert {run.batch * run.task.tokens for run in length_runs(CHOSEN)} == {64 * 48}
-    sizes = {(r.model.layers, r.model.d_model, r.task.tokens) for r in scale_runs(CHOSEN)}
-    assert sizes == {(6, 384, 256)}
-    assert {run.optimizer.lr for run in scale_runs(CHOSEN)} == {2e-3}
+    large = [run for c in CHOSEN.families.values() for run in stages.larger(c)]
+    assert {(r.model.layers, r.model.d_model, r.task.tokens) for r in large} == {(6, 384, 256)}
+    assert {run.batch * run.task.tokens for run in large} == {64 * 48}
 
 
 def test_30_epochs_of_both_with_the_seeds_of_t_48():
@@ -218,6 +221,12 @@ def test_the_budget_is_what_the_stated_speed_gives():
     won = replace(CHOSEN, ours=wide)
     for stage, needed in stages.LATER_RUNS.items():
         assert f"{stage} {minutes(needed(won))}" in said
+    large = [run for _, c in won.families.items() for run in stages.larger(c)]
+    for _, c in won.families.items():
+        tried = [replace(c, learning_rate=rate, dropout=0.1) for rate in LARGE_RATES[1:5]]
+        for one in (*tried, replace(c, dropout=0.2)):
+            large += stages.larger(one, "scale rates")
+    assert f"scale {minutes(large)} with five configurations a family" in said
     five_seeds = replace(law_runs(CHOSEN)[0], epochs=30)
     speed = plan.seconds(five_seeds, 5) - protocol()["speed"]["start"]
     assert speed == pytest.approx(73, abs=1)  # packs-cuda.json
@@ -233,7 +242,7 @@ def test_amendments_are_dated_and_printed():
         assert amendment["why"] in text
 
 
-def test_the_code_that_trains_is_that_of_the_first_trial():
+def test_the_code_that_trains_is_the_one_that_was_entered():
     code = protocol()["code"]
     assert digest(*code["folders"]) == code["sha256"], (
         f"Some of {', '.join(code['folders'])} have changed while the contest runs. Take the "
@@ -521,25 +530,25 @@ def is_16(run):
 
 
 def test_numbers_of_what_diverged_are_in_no_mean(everything):
-    """At the large size plain softmax loses a seed, in 30 epochs ours all of them."""
+    """At T = 128 ours loses a seed, in 30 epochs all of them."""
     chosen = made.chosen(everything)
-    softmax = stages.larger(stages.plain(chosen))
-    plain = key(softmax[0].recipe())
+    longer = stages.longer(chosen.ours, 128)
+    one = key(longer[0].recipe())
     ours = key(stages.trained_longer(chosen.ours, 0.5)[0].recipe())
 
     def lose(r):
-        if key(r.recipe) == ours or (key(r.recipe), r.seed) == (plain, 61):
+        if key(r.recipe) == ours or (key(r.recipe), r.seed) == (one, 51):
             return replace(r, curve=[{"loss": math.nan}], result=r.result | {"later.perplexity": 9})
         return r
 
     found = made.evidence(map(lose, made.everything()))
     table = further.further(found)
     rows = {(row[0], row[1]): dict(zip(table.columns, row, strict=True)) for row in table.rows}
-    large = rows[further.BIG, "softmax"]
-    assert large["seeds"] == "3 (61 diverged)"
-    kept = [r.result["later.perplexity"] for r in everything.records(softmax[0]) if r.seed != 61]
-    assert large["validation"] == tables.shown(kept)
-    assert large["to best softmax, %"] == "undecided: seed 61 of softmax diverged"
+    row = rows["T = 128", "ours"]
+    assert row["seeds"] == "3 (51 diverged)"
+    kept = [r.result["later.perplexity"] for r in everything.records(longer[0]) if r.seed != 51]
+    assert row["validation"] == tables.shown(kept)
+    assert row["to best softmax, %"] == "undecided: seed 51 of ours diverged"
     assert rows["30 epochs, half the learning rate", "ours"]["validation"] == "diverged"
 
 
@@ -583,19 +592,19 @@ def test_differences_are_paired_and_t_48_is_trained_with_the_same_seeds(everythi
 
 def test_the_corpus_is_too_small_by_a_rule(everything):
     chosen = made.chosen(everything)
-    ours, best = (everything.of(stages.larger(c)) for c in (chosen.ours, chosen.best))
-    assert further.too_small("large", ours, best) == ""
+    ours, best = (everything.of(stages.longer(c, 256)) for c in (chosen.ours, chosen.best))
+    assert further.too_small("long", ours, best) == ""
     early = [[replace(r, notes={"epoch": 2}) for r in x] for x in (ours, best)]
-    assert further.too_small("large", *early).endswith(
+    assert further.too_small("long", *early).endswith(
         "every run was at its best in the first third of its epochs."
     )
     later = [*early[1][:2], replace(early[1][2], notes={"epoch": 3})]
-    assert further.too_small("large", early[0], later) == ""
+    assert further.too_small("long", early[0], later) == ""
     far = [
         replace(r, result=r.result | {"later.nats": r.result["later.nats"] + 0.02 * n})
         for n, r in enumerate(ours)
     ]
-    assert "wider than 4 %" in further.too_small("large", far, best)
+    assert "wider than 4 %" in further.too_small("long", far, best)
 
 
 # the law
@@ -725,26 +734,18 @@ def test_the_table_of_the_law_says_inside_or_outside(everything):
 # the preset
 
 
-def test_the_preset_is_what_was_chosen_once_the_last_control_is_trained():
-    """One line, models.mechanisms.SHARPENED, follows the records that are committed.
-
-    Not before: it is among the code that trains.
-    """
+def test_the_preset_is_what_was_chosen():
+    """One line, models.mechanisms.SHARPENED, follows the records that are committed."""
     folder = Path(__file__).parents[2] / "results"
     there = [recordfile.read(path).records for path in folder.glob("wikitext2articles-*.json")]
     found = made.evidence(r for records in there for r in records.values())
-    chosen, preset = choose.chosen(found), Oscillator.sharpened()
-    if chosen is None or choose.missing(found, control_runs(chosen)):
-        assert preset == Oscillator(d_osc=32, sharpness=4, gain="learned")  # the probe's
-    else:
-        assert preset == chosen.ours.mechanism
+    assert made.chosen(found).ours.mechanism == Oscillator.sharpened()
 
 
-def test_the_page_says_what_was_chosen_where_the_preset_is_another():
-    found = made.evidence(made.chosen_records(best_at_48(0.0)))
-    said = page.preset(found)
-    assert said.startswith("This protocol chose `Oscillator(d_osc=48, sharpness=4, gain='learned')")
-    assert "is `Oscillator(d_osc=32, sharpness=4, gain='learned')`, the probe's; it follows" in said
+def test_the_page_says_what_was_chosen_where_the_preset_is_another(everything):
+    said = page.preset(everything)
+    assert said.startswith("These records chose `Oscillator(d_osc=32, sharpness=4, gain='learned')")
+    assert said.endswith("is `Oscillator(d_osc=48, sharpness=8, gain='learned')`.")
 
 
 # the page
@@ -784,7 +785,7 @@ def test_what_would_change_it_is_asked_where_ours_is_not_better(everything):
         "exponential readout",
         "learned p",
     ]
-    assert behind == "Behind: 11."
+    assert behind == "Behind: 10."
 
 
 def worse(run):
@@ -832,21 +833,21 @@ def test_what_spoils_the_softmax_would_change_nothing():
 
 
 def test_what_leaves_the_sphere_or_says_nothing_would_change_nothing():
-    """Free anchors far ahead, the large model too, but at its best in its first epochs."""
+    """Free anchors far ahead, windows of 257 words too, but at their best in their first epochs."""
 
     def truth(run):
         free = getattr(run.model.attention, "anchors", "") == "free"
-        return worse(run) - 40 * (free or run.model.layers == 6)
+        return worse(run) - 40 * (free or run.task.tokens == 256)
 
     records = [
-        replace(r, notes=r.notes | {"epoch": 2}) if r.recipe["model"]["layers"] == 6 else r
+        replace(r, notes=r.notes | {"epoch": 2}) if r.recipe["task"]["tokens"] == 256 else r
         for r in made.everything(truth)
         if "task" in r.recipe
     ]
     said = verdict.what_would_change_it(made.evidence(records))
-    assert said.startswith("What would change it: 14 other models")
+    assert said.startswith("What would change it: 13 other models")
     assert "free anchors" not in said
-    assert "6 layers" not in said
+    assert "T = 256" not in said
     assert "T = 48" not in said
 
 
@@ -926,13 +927,13 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
         assert "Of the trials 0 of 240 models are recorded." in text
     for table in page.TABLES:
         assert {len(row) for row in table(found).rows} <= {len(table(found).columns)}
-    said = "this protocol has chosen none yet."
+    said = "these records have chosen none yet."
     if which in ("chosen", "everything"):
-        said = "chose, for models of this size with learning rate 0.008 and dropout 0.2."
-    assert page.preset(found).endswith(said)
+        said = "with learning rate 0.008 and dropout 0.2. The preset"
+    assert said in page.preset(found)
     lacks = text.partition("## Without a record yet")[2].partition("## Protocol")[0]
     assert {
-        "nothing": "confirm, controls, law, length, scale, epochs, rotary, published, measure: "
+        "nothing": "confirm, controls, law, length, epochs, rotary, published, scale, measure: "
         "nothing before it is chosen.",
         "trials": "The trials are complete; of 7 families 0 have their learning rate.",
         "chosen": "- measure: 105 of 105 measurements.",

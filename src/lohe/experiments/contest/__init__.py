@@ -2,5 +2,6 @@
 
 `protocol.json` was committed, and amended, before any of its runs. `trials` says what is drawn and
 how it is run, `choose` who goes on, `confirm` who won and `verdict` in which words, `law` how
-perplexity falls with d_osc, `further` what longer and larger models do, `page` all of it.
+perplexity falls with d_osc, `large` the same comparison of larger models, `further` what longer
+windows do, `page` all of it.
 """

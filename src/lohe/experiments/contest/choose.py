@@ -5,7 +5,7 @@ the seed. A run that diverged counts as infinitely bad. Nothing here reads anoth
 """
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -89,56 +89,78 @@ def settings(evidence: Evidence, family: str) -> list[Configuration]:
     return [replace(c, learning_rate=COMPARED_AT, dropout=dropout) for c in found]
 
 
+class Search:
+    """What is tried, in that order, and the best of it; what is not there yet has no nats."""
+
+    def __init__(self, evidence: Evidence, runs_of: Callable[[Configuration], list[Run]]) -> None:
+        self.evidence, self.runs_of = evidence, runs_of
+        self.found: dict[Configuration, Standing] = {}
+
+    def at(self, c: Configuration) -> None:
+        """Try this, too."""
+        self.found[c] = standing(self.evidence, c, self.runs_of(c))
+
+    @property
+    def done(self) -> bool:
+        return all(s.complete for s in self.found.values())
+
+    @property
+    def best(self) -> Configuration:
+        """Of equals the one of the smaller learning rate and dropout is the best."""
+        return min(self.found.values(), key=rank).configuration
+
+    def rates(self, c: Configuration, rates: Sequence[float], first: int = 0) -> None:
+        """Two learning rates that are neighbours, and the next on the side where the last one is
+        the best."""
+        by_rate = [replace(c, learning_rate=rate) for rate in rates]
+        low, high = first, first + 1
+        self.at(by_rate[low])
+        self.at(by_rate[high])
+        while self.done and self.best == by_rate[high] and high + 1 < len(rates):
+            high += 1
+            self.at(by_rate[high])
+        while self.done and self.best == by_rate[low] and low > 0:
+            low -= 1
+            self.at(by_rate[low])
+
+    def dropouts(self, rates: Sequence[float]) -> None:
+        """The larger dropout at the best learning rate, and beyond it as long as the last is the
+        best of all."""
+        if not self.done:
+            return
+        by_now = self.best
+        for rate in rates[rates.index(by_now.learning_rate) :]:
+            last = replace(by_now, learning_rate=rate, dropout=max(SHARED["dropout"]))
+            self.at(last)
+            if not (self.done and self.best == last):
+                break
+
+
 @lru_cache(maxsize=16)
 def searched(evidence: Evidence, family: str) -> tuple[Standing, ...]:
-    """All that is tried, in that order, as far as it is known to be needed; what is not there has
-    no nats.
+    """All that is tried of a family, as far as it is known to be needed.
 
     Several settings are compared at one learning rate. The best is trained at learning rates that
-    double as long as the last is the best; then with the larger dropout, at the best learning rate
-    and beyond it as long as the last is the best of all. Of equals the one of the smaller learning
-    rate and dropout is the best.
+    double as long as the last is the best; then with the larger dropout.
     """
-    found: dict[Configuration, Standing] = {}
-
-    def at(c: Configuration) -> Standing:
-        found[c] = standing(evidence, c, STAGES["rates"].runs(c))
-        return found[c]
-
-    def done() -> bool:
-        return all(s.complete for s in found.values())
-
-    def best() -> Standing:
-        return min(found.values(), key=_rank)
-
-    first = settings(evidence, family)
-    if len(first) > 1:
-        for c in first:
-            at(c)
-    if not first or not done():
-        return tuple(found.values())
-    first = best().configuration if found else first[0]
-    for n, rate in enumerate(RATES):
-        last = at(replace(first, learning_rate=rate))
-        if n and not (done() and best() == last):
-            break
-    if not done():
-        return tuple(found.values())
-    by_now = best().configuration
-    for rate in RATES[RATES.index(by_now.learning_rate) :]:
-        last = at(replace(by_now, learning_rate=rate, dropout=max(SHARED["dropout"])))
-        if not (done() and best() == last):
-            break
-    return tuple(found.values())
+    search = Search(evidence, STAGES["rates"].runs)
+    if first := settings(evidence, family):
+        if len(first) > 1:
+            for c in first:
+                search.at(c)
+        if search.done:
+            search.rates(search.best if search.found else first[0], RATES)
+            search.dropouts(RATES)
+    return tuple(search.found.values())
 
 
-def _rank(s: Standing) -> tuple[float, float, float]:
+def rank(s: Standing) -> tuple[float, float, float]:
     return s.mean, s.configuration.learning_rate, s.configuration.dropout
 
 
 def in_search(evidence: Evidence, family: str) -> list[Standing]:
     """What the family's search has tried, best first; those that are recorded."""
-    return sorted((s for s in searched(evidence, family) if s.nats), key=_rank)
+    return sorted((s for s in searched(evidence, family) if s.nats), key=rank)
 
 
 def settled(evidence: Evidence, family: str) -> bool:

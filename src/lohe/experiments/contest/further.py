@@ -1,7 +1,7 @@
-"""Longer windows, a larger model, more epochs: what they do to the difference from the best
-softmax, paired by seed.
+"""Longer windows, more epochs: what they do to the difference from the best softmax.
 
-On the second half of the validation articles. It decides nothing, and is not corrected for number.
+Paired by seed, on the second half of the validation articles. It decides nothing, and is not
+corrected for number.
 """
 
 import math
@@ -14,19 +14,19 @@ from lohe.experiments.contest.confirm import BEST, lost, percent
 from lohe.experiments.contest.divergence import has_diverged
 from lohe.experiments.contest.law import LATER
 from lohe.experiments.contest.stages import (
-    LARGE,
-    LARGE_RATE,
-    LARGE_TOKENS,
     LENGTHS,
     MORE_EPOCHS,
-    Chosen,
     best_name,
-    larger,
     longer,
-    plain,
     trained_longer,
 )
-from lohe.experiments.contest.tables import P_VALUE, progress, seeds_shown, shown_finite
+from lohe.experiments.contest.tables import (
+    P_VALUE,
+    epochs_shown,
+    progress,
+    seeds_shown,
+    shown_finite,
+)
 from lohe.experiments.contest.trials import STAGES, Configuration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
@@ -36,12 +36,8 @@ from lohe.train import Run
 
 NATS = "later.nats"
 WIDEST = 4.0  # per cent of perplexity: an interval from -2 to +2 hides what the probe had seen
-BIG = f"{LARGE['layers']} layers, d_model {LARGE['d_model']}, T = {LARGE_TOKENS}"
 Runs = Callable[[Configuration], list[Run]]
-SIZES: Mapping[str, Runs] = {
-    **{f"T = {t}": partial(longer, tokens=t) for t in LENGTHS},
-    BIG: larger,
-}
+SIZES: Mapping[str, Runs] = {f"T = {t}": partial(longer, tokens=t) for t in LENGTHS}
 EPOCHS: Mapping[str, Runs] = {
     what: partial(trained_longer, rate=rate) for what, rate in MORE_EPOCHS.items()
 }
@@ -51,14 +47,14 @@ def further(evidence: Evidence) -> Table:
     """Each size with its models, and whether the corpus lets anything be said at it."""
     columns = ("what", "model", "seeds", "validation", "epoch chosen", "epochs trained")
     columns = (*columns, "to best softmax, %", P_VALUE)
-    title = "Longer windows, a larger model, more epochs"
+    title = "Longer windows, more epochs"
     chosen = choose.chosen(evidence)
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     rows, said = [], []
     for what, runs_of in {**SIZES, **EPOCHS}.items():
         best = evidence.of(runs_of(chosen.best))
-        for name, c in entrants(chosen, what).items():
+        for name, c in {"ours": chosen.ours, best_name(chosen): chosen.best}.items():
             there = evidence.of(runs_of(c))
             apart = _distance(difference(there, best, name)) if c != chosen.best else ("", "")
             rows.append((what, name, *_reached(there), *apart))
@@ -70,18 +66,11 @@ def further(evidence: Evidence) -> Table:
         "change of perplexity with its 95 % interval, paired by seed; intervals and p-values are "
         "not corrected for number, and decide nothing.",
         "Limits: longer windows are trained with the learning rate and dropout that were chosen at "
-        f"T = 48, the large model with {LARGE_RATE:g} of that learning rate. 30 epochs: at T = 48, "
-        "everything else is trained for 10.",
+        "T = 48. 30 epochs: at T = 48, everything else is trained for 10.",
         *(text for text in said if text),
     ]
     begun = any(int(row[2].split()[0]) for row in rows)
     return Table(title, columns, rows if begun else [], notes)
-
-
-def entrants(chosen: Chosen, size: str) -> dict[str, Configuration]:
-    """Ours and the best softmax; at the large size also the plain one."""
-    found = {"ours": chosen.ours, best_name(chosen): chosen.best}
-    return found | ({"softmax": plain(chosen)} if size == BIG else {})
 
 
 def difference(a: Sequence[Record], b: Sequence[Record], name: str) -> Estimate | str:
@@ -113,19 +102,26 @@ def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
     if isinstance(apart, str):
         return ""
     low, high = (percent(x) for x in apart.interval(0.95))
-    third = STAGES["scale"].epochs / 3
     reasons = []
     if high - low > WIDEST:
         reasons.append(
             f"{len(ours)} seeds are too few to say anything: the interval of the difference is "
             f"wider than {WIDEST:g} %"
         )
-    if all(r.notes.get("epoch", math.inf) + 1 <= third for r in (*ours, *best)):
-        reasons.append(
-            "the corpus is too small to say anything: every run was at its best in the first third "
-            "of its epochs"
-        )
+    if overfitted((*ours, *best)):
+        reasons.append(OVERFITTED)
     return f"{size}: {'; '.join(reasons)}." if reasons else ""
+
+
+OVERFITTED = (
+    "the corpus is too small to say anything: every run was at its best in the first third of its "
+    "epochs"
+)
+
+
+def overfitted(there: Sequence[Record]) -> bool:
+    third = STAGES["length"].epochs / 3
+    return all(r.notes.get("epoch", math.inf) + 1 <= third for r in there)
 
 
 def _reached(there: Sequence[Record]) -> tuple[str, ...]:
@@ -133,7 +129,7 @@ def _reached(there: Sequence[Record]) -> tuple[str, ...]:
     return (
         seeds_shown(there),
         shown_finite(there, LATER),
-        ", ".join(str(r.notes["epoch"] + 1) for r in there if "epoch" in r.notes),
+        epochs_shown(there),
         ", ".join(str(len(r.curve)) for r in there),
     )
 

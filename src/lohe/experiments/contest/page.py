@@ -10,7 +10,16 @@ from typing import Any
 import numpy as np
 
 from lohe.experiments import provenance
-from lohe.experiments.contest import alike, choose, each, law, measured, measured_tables, tables
+from lohe.experiments.contest import (
+    alike,
+    choose,
+    each,
+    large,
+    law,
+    measured,
+    measured_tables,
+    tables,
+)
 from lohe.experiments.contest.further import further
 from lohe.experiments.contest.law import Law
 from lohe.experiments.contest.second import answer, second_table
@@ -18,9 +27,7 @@ from lohe.experiments.contest.seen import scored_elsewhere
 from lohe.experiments.contest.stages import (
     FITTED,
     HELD_OUT,
-    LATER_RUNS,
     best_name,
-    control_runs,
     curves,
     plain,
 )
@@ -33,11 +40,12 @@ from lohe.experiments.store import files
 from lohe.experiments.tables import Table
 from lohe.measure.significance import sem
 from lohe.models import Oscillator
+from lohe.tasks import WikiText2Articles
 from lohe.train import brief
 from lohe.viz.style import drawing, save
 
 MADE = "Made by `lohe contest page` from the records in `results/`; not to be edited."
-ANSWERS = each.answer, what_would_change_it, edges, answer
+ANSWERS = each.answer, what_would_change_it, edges, answer, large.answer
 OF_CHOOSING = tables.search, alike.table
 ON_TEST = "Perplexity on the test articles of all that was scored there"
 OF_TRIALS = "How far ours is above each family while training goes on"
@@ -47,6 +55,8 @@ TABLES = (
     tables.controlled,
     second_table,
     tables.law_table,
+    large.table,
+    large.search_table,
     further,
     measured_tables.beyond,
     measured_tables.readouts,
@@ -178,9 +188,9 @@ def made_by(evidence: Evidence) -> list[str]:
         return []
     scored = {
         replace(run, seed=0)
-        for name, needed in LATER_RUNS.items()
-        for run in needed(chosen)
-        if STAGES[name].test
+        for stage in large.LATER
+        for run in large.later_runs(stage, evidence, chosen)
+        if isinstance(run.task, WikiText2Articles) and run.task.test
     }
     said = tables.codes(r for run in scored for r in evidence.records(run))
     found = [f"Code of the models that were scored on test: {said}."] if said else []
@@ -192,31 +202,26 @@ def preset(evidence: Evidence) -> str:
     given, chosen = Oscillator.sharpened(), choose.chosen(evidence)
     said = f"The preset `lohe.models.Oscillator.sharpened()` is `{brief(given)}`"
     if chosen is None:
-        return f"{said}: the numbers of the probe; this protocol has chosen none yet."
+        return f"{said}; these records have chosen none yet."
     ours = chosen.ours
     rates = f"learning rate {ours.learning_rate:g} and dropout {ours.dropout:g}"
     if ours.mechanism == given:
         return f"{said}: what this protocol chose, for models of this size with {rates}."
-    follows = "it is to follow"
-    if choose.missing(evidence, control_runs(chosen)):
-        follows = "it follows when the last control is trained: before, what trains stays as it is"
-    return (
-        f"This protocol chose `{brief(ours.mechanism)}` with {rates}. {said}, the probe's; "
-        f"{follows}."
-    )
+    return f"These records chose `{brief(ours.mechanism)}` with {rates}. {said}."
 
 
 def lacking(evidence: Evidence) -> list[str]:
     """What the protocol asks for and nobody has trained or measured, a line each."""
     chosen = choose.chosen(evidence)
     if chosen is None:
-        stages = ", ".join((*LATER_RUNS, "measure"))
+        stages = ", ".join((*large.LATER, "measure"))
         return [tables.progress(evidence), f"{stages}: nothing before it is chosen."]
     found = []
-    for stage, needed in LATER_RUNS.items():
-        runs = needed(chosen)
-        if left := len(choose.missing(evidence, runs)):
-            found.append(f"{stage}: {left} of {len(runs)} models.")
+    for stage in large.LATER:
+        runs = large.later_runs(stage, evidence, chosen)
+        left, more = len(choose.missing(evidence, runs)), large.more_follow(stage, evidence, chosen)
+        if left:
+            found.append(f"{stage}: {left} of {len(runs)} models{', and more follow' * more}.")
     wanted = measured.measures(chosen)
     if left := sum(evidence.measured(m) is None for m in wanted):
         found.append(f"measure: {left} of {len(wanted)} measurements.")

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from lohe.experiments.contest.stages import LARGE, LARGE_RATE, MORE_EPOCHS
+from lohe.experiments.contest.stages import LARGE, LARGE_RATES, MORE_EPOCHS
 from lohe.experiments.contest.trials import (
     COMPARED_AT,
     FAMILIES,
@@ -46,7 +46,7 @@ def generated() -> dict[str, Any]:
             "settings compared at": COMPARED_AT,
             "learning rates": list(RATES),
             "of the best in stage epochs": list(MORE_EPOCHS.values()),
-            "of the best in stage scale": LARGE_RATE,
+            "learning rates in stage scale": list(LARGE_RATES),
         },
         "stages": {
             name: asdict(stage) | {"seeds": list(stage.seeds)} for name, stage in STAGES.items()

@@ -5,7 +5,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from lohe.experiments.contest.rotary import ExponentialRope, OscillatorRope, SoftmaxRopePositions
-from lohe.experiments.contest.trials import MATCHED, PUBLISHED, ROTARY, STAGES, Configuration
+from lohe.experiments.contest.trials import MATCHED, OURS, PUBLISHED, ROTARY, STAGES, Configuration
 from lohe.models import ExponentialReadout, FrozenAnchors, LearnedSharpness, Mechanism, NoDynamics
 from lohe.train import Run
 
@@ -13,7 +13,8 @@ ASKED = (16, 32)  # d_osc at which a win is asked for
 LENGTHS = (48, 128, 256)  # inputs, each of a window of a word more; the first is everyone's
 LARGE: Mapping[str, int] = {"layers": 6, "d_model": 384, "heads": 6, "d_ff": 1536}
 LARGE_TOKENS, LARGE_PATIENCE = 256, 3
-LARGE_RATE = 0.25  # of the learning rate that was chosen for the small one
+# its learning rates: two in any case, from the one of this index on; the next on the better side
+LARGE_RATES, LARGE_FIRST = (2.5e-4, 5e-4, 1e-3, 2e-3, 4e-3, 8e-3), 2
 MORE_EPOCHS: Mapping[str, float] = {  # of the learning rate that was chosen for 10 epochs
     "30 epochs": 1.0,
     "30 epochs, half the learning rate": 0.5,
@@ -36,6 +37,11 @@ class Chosen:
     @property
     def best(self) -> Configuration:
         return self.softmaxes[0][1]
+
+    @property
+    def families(self) -> dict[str, Configuration]:
+        """Ours, then every softmax, by family."""
+        return {OURS: self.ours, **dict(self.softmaxes)}
 
     @property
     def matched(self) -> Configuration:
@@ -157,12 +163,11 @@ def longer(configuration: Configuration, tokens: int) -> list[Run]:
     return STAGES["length"].runs(configuration, tokens=tokens)
 
 
-def larger(configuration: Configuration) -> list[Run]:
+def larger(configuration: Configuration, stage: str = "scale") -> list[Run]:
     """Six layers, 256 inputs; training ends once validation stops improving."""
-    slower = replace(configuration, learning_rate=LARGE_RATE * configuration.learning_rate)
     return [
         replace(run, model=replace(run.model, **LARGE), patience=LARGE_PATIENCE)
-        for run in STAGES["scale"].runs(slower, tokens=LARGE_TOKENS)
+        for run in STAGES[stage].runs(configuration, tokens=LARGE_TOKENS)
     ]
 
 
@@ -179,11 +184,6 @@ def epochs_runs(chosen: Chosen) -> list[Run]:
 
 def length_runs(chosen: Chosen) -> list[Run]:
     return [run for t in LENGTHS for c in (chosen.ours, chosen.best) for run in longer(c, t)]
-
-
-def scale_runs(chosen: Chosen) -> list[Run]:
-    three = dict.fromkeys((chosen.ours, chosen.best, plain(chosen)))
-    return [run for c in three for run in larger(c)]
 
 
 def confirmed_spheres(chosen: Chosen) -> dict[str, Configuration]:
@@ -232,13 +232,12 @@ def rotary_runs(chosen: Chosen) -> list[Run]:
     return [run for c in (*ours, with_both(chosen)) for run in STAGES["rotary"].runs(c)]
 
 
-# what each stage after the choice trains
+# what stages after the choice train that need nothing but the choice; `large` has one more
 LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "confirm": confirm_runs,
     "controls": control_runs,
     "law": law_runs,
     "length": length_runs,
-    "scale": scale_runs,
     "epochs": epochs_runs,
     "rotary": rotary_runs,
     "published": published_runs,

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from statistics import fmean
@@ -37,8 +37,9 @@ from lohe.experiments.tables import Table, shown
 from lohe.experiments.verdicts import NO_RECORDS
 from lohe.measure.power_law import EXPONENTS, HeldOut
 from lohe.models import ParameterCounts, parameter_counts
-from lohe.tasks import Data, Split, WikiText2Articles
+from lohe.tasks import Data, Split
 from lohe.tasks.language import SPECIALS
+from lohe.train import Run
 
 TEST = "test.perplexity"
 P_VALUE = "p-value"  # p alone is the exponent of the readout
@@ -89,7 +90,8 @@ def controlled(evidence: Evidence) -> Table:
         to_ours = confirm.compare(there, ours, (name, "ours"), planned)
         rows.append((*row, *distance(name, found, corrected), change(to_ours)))
     without, whole = (
-        _counts(c).attention for c in (controls(chosen.ours)["no dynamics"], chosen.ours)
+        _counts(STAGES["confirm"].runs(c)[0]).attention
+        for c in (controls(chosen.ours)["no dynamics"], chosen.ours)
     )
     notes = [
         *DISTANCE_NOTES,
@@ -154,18 +156,7 @@ def chosen_table(evidence: Evidence) -> Table:
 def search(evidence: Evidence) -> Table:
     """All that was tried of each family by learning rate, also where nothing was chosen by."""
     there = {family: choose.in_search(evidence, family) for family in FAMILIES}
-    tried = {s.configuration.learning_rate for found in there.values() for s in found}
-    rates, rows = sorted(tried), []
-    for family, found in there.items():
-        by_setting: dict[Configuration, dict[float, str]] = {}
-        for s in found:
-            setting = replace(s.configuration, learning_rate=0.0)
-            at = by_setting.setdefault(setting, {})
-            at[s.configuration.learning_rate] = _both_halves(evidence, s)
-        for c, cells in by_setting.items():
-            which = (setting_text(c), f"{c.dropout:g}")
-            rows.append((family, *which, *(cells.get(rate, "") for rate in rates)))
-    columns = ("family", "which", "dropout", *(f"{rate:g}" for rate in rates))
+    columns, rows = by_rate(evidence, there, STAGES["rates"].runs)
     notes = [
         "By learning rate, 10 epochs: perplexity on the first half of the validation articles, "
         "strict, which chose, as above, then on the second, which chose nothing; each exp of the "
@@ -176,11 +167,31 @@ def search(evidence: Evidence) -> Table:
     return Table("The search of learning rates", columns, rows, notes)
 
 
-def _both_halves(evidence: Evidence, s: choose.Standing) -> str:
+def by_rate(
+    evidence: Evidence,
+    there: Mapping[str, Sequence[choose.Standing]],
+    runs_of: Callable[[Configuration], list[Run]],
+) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
+    """Columns and rows of what was tried: a row a setting and dropout, a column a learning rate."""
+    tried = {s.configuration.learning_rate for found in there.values() for s in found}
+    rates, rows = sorted(tried), []
+    for family, found in there.items():
+        by_setting: dict[Configuration, dict[float, str]] = {}
+        for s in found:
+            setting = replace(s.configuration, learning_rate=0.0)
+            cells = by_setting.setdefault(setting, {})
+            records = evidence.of(runs_of(s.configuration))
+            cells[s.configuration.learning_rate] = _both_halves(s, records)
+        for c, cells in by_setting.items():
+            which = (setting_text(c), f"{c.dropout:g}")
+            rows.append((family, *which, *(cells.get(rate, "") for rate in rates)))
+    return ("family", "which", "dropout", *(f"{rate:g}" for rate in rates)), rows
+
+
+def _both_halves(s: choose.Standing, records: Sequence[Record]) -> str:
     """76.72, 89.76"""
     if s.mean == math.inf:
         return "diverged"
-    records = evidence.of(STAGES["rates"].runs(s.configuration))
     later = math.exp(fmean(math.log(r.result[LATER]) for r in records))
     few = "" if s.complete else f" ({len(s.nats)} of {s.seeds} seeds)"
     return f"{math.exp(s.mean):.2f}, {later:.2f}{few}"
@@ -230,8 +241,6 @@ def progress(evidence: Evidence) -> str:
 def shape(c: Configuration) -> tuple[str, ...]:
     """d_osc, p, gain and parameters; what a mechanism has not is left empty."""
     m: Any = c.mechanism
-    counts = _counts(c)
-    sizes = (counts.total, counts.non_embedding, counts.attention)
     gain = getattr(m, "gain", None)
     is_oscillator = hasattr(m, "d_osc")
     p = getattr(m, "sharpness", None)
@@ -240,14 +249,20 @@ def shape(c: Configuration) -> tuple[str, ...]:
         str(m.d_osc) if is_oscillator else "",
         "learned" if learned else f"{p:g}" if p is not None else "",
         (str(gain) if gain is not None else "1") if is_oscillator and hasattr(m, "gain") else "",
-        " / ".join(f"{n / 1000:,.0f}" for n in sizes),
+        sizes(STAGES["confirm"].runs(c)[0]),
     )
 
 
+def sizes(run: Run) -> str:
+    """Parameters of a run's model, in thousands: all / without embedding and output / attention."""
+    counts = _counts(run)
+    found = (counts.total, counts.non_embedding, counts.attention)
+    return " / ".join(f"{n / 1000:,.0f}" for n in found)
+
+
 @cache
-def _counts(c: Configuration) -> ParameterCounts:
-    """Of the model of the strict protocol."""
-    run, task = STAGES["confirm"].runs(c)[0], WikiText2Articles()
+def _counts(run: Run) -> ParameterCounts:
+    task: Any = run.task
     row = torch.zeros(1, task.tokens, dtype=torch.int16)
     words = tuple(map(str, range(task.vocab + len(SPECIALS))))
     data = Data({"train": Split({"tokens": row}, {"next": row})}, words, "")
@@ -269,6 +284,11 @@ def seeds_shown(there: Sequence[Record]) -> str:
     """How many, and which of them diverged: 10 (104 diverged)."""
     bad = [str(r.seed) for r in there if has_diverged(r)]
     return f"{len(there)} ({', '.join(bad)} diverged)" if bad else str(len(there))
+
+
+def epochs_shown(there: Sequence[Record]) -> str:
+    """Which epoch was chosen, of each seed."""
+    return ", ".join(str(r.notes["epoch"] + 1) for r in there if "epoch" in r.notes)
 
 
 def distance(
