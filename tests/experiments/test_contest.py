@@ -188,7 +188,7 @@ def test_a_control_changes_one_part():
         assert changed == (replace(ours, positions="none") if "positions" in name else ours)
     sharp = replace(ours, mechanism=replace(ours.mechanism, sharpness=1))
     without = stages.controls(sharp)
-    assert "p = 1" not in without
+    assert "p = 1, learned gain" not in without
     assert "p = 1, no gain" in without  # which "no gain" is too
     assert "no gain" not in without
     assert len(without) == len(stages.controls(ours)) - 2

@@ -19,7 +19,7 @@ from lohe.experiments.studies.settle.settling import Settling
 from lohe.train import Run
 
 SEEDS = 3  # of each model, the first that are confirmed; of the other controls the first alone
-OURS, PLAIN, GAINED, LEARNED = "ours", "p = 1, no gain", "p = 1", "learned p"
+OURS, PLAIN, GAINED, LEARNED = "ours", "p = 1, no gain", "p = 1, learned gain", "learned p"
 ON_DEVICES = (OURS, PLAIN, GAINED)
 
 

@@ -118,7 +118,7 @@ def controls(ours: Configuration) -> dict[str, Configuration]:
     mechanisms: dict[str, Mechanism] = {
         "p = 1, no gain": replace(o, sharpness=1, gain=None),
         "no gain": replace(o, gain=None),
-        "p = 1": replace(o, sharpness=1),
+        "p = 1, learned gain": replace(o, sharpness=1),
         "free anchors": replace(o, anchors="free"),
         "frozen anchors": FrozenAnchors(**parts),
         "no dynamics": NoDynamics(**parts),
