@@ -1,5 +1,6 @@
 """Fixtures shared by all tests. Randomness enters only through `rng`."""
 
+import signal
 from collections.abc import Iterator
 from importlib.util import find_spec
 
@@ -13,6 +14,10 @@ if find_spec("beartype"):  # without it shapes are not checked: a machine with a
 # CI machines are shared and slow: no deadlines, and the same examples every time
 settings.register_profile("lohe", deadline=None, derandomize=True, max_examples=40)
 settings.load_profile("lohe")
+
+# a shell's background jobs do not hear Ctrl-C, nor does what they start: tests send it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
