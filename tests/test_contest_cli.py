@@ -17,8 +17,10 @@ from lohe.experiments.contest.readouts import LearnedReadout
 from lohe.experiments.contest.stages import LATER_RUNS
 from lohe.experiments.contest.trials import STAGES
 from lohe.experiments.deadline import Deadline
+from lohe.experiments.estimates import Estimates
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import measure_recipe
+from lohe.experiments.runner import missing
 from lohe.experiments.setting import Setting
 from lohe.experiments.store.records import key
 from lohe.experiments.store.store import Store
@@ -85,6 +87,21 @@ def test_when_the_minutes_are_up_nothing_is_started(short, root, tmp_path):
     assert result.stdout.startswith("choose: 4 models, 0 recorded, 4 to train\n")
     assert contest_cli.FOLLOWING in result.stdout
     assert not list((tmp_path / "new").glob("*.json"))
+
+
+def test_on_a_cpu_minutes_go_by_what_cpus_took(chosen):
+    """And by the protocol's speed on a GPU, or where no CPU has trained anything."""
+    store = Store(chosen[0])
+    evidence = Evidence(store.all(), Setting())
+    won = choose.chosen(evidence)
+    assert won is not None
+    (pack, *_) = missing(LATER_RUNS["confirm"](won), store, 2, [])
+    taken, stated = Estimates(store.all(), "cpu").pack(pack), contest_cli._guess(pack)
+    assert taken is not None
+    assert contest_cli._guesses(store, "cpu")(pack) == taken[0] != stated
+    assert contest_cli._guesses(store, "cuda")(pack) == stated
+    new = Store(chosen[0] / "nothing")
+    assert contest_cli._guesses(new, "cpu")(pack) == stated
 
 
 def test_what_is_confirmed_is_scored_on_test_article_by_article(chosen, root):

@@ -1,6 +1,7 @@
 """`lohe contest`: oscillators against every softmax, by a protocol committed before the runs."""
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from functools import cache
 from pathlib import Path
@@ -14,7 +15,7 @@ from lohe.experiments.contest import choose, large, measured, page, tables
 from lohe.experiments.contest.large import LATER, later_runs
 from lohe.experiments.contest.plan import seconds, seconds_in_all
 from lohe.experiments.deadline import Deadline
-from lohe.experiments.estimates import duration
+from lohe.experiments.estimates import Estimates, duration
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.measures import Bench, Measure, measure_name, model_runs, untaken
 from lohe.experiments.runner import Pack, complete, missing
@@ -97,8 +98,9 @@ def contest_command(
             _runs(stage, _evidence(records))  # refuses what is too early
         failed: list[Measure] = []
         if not dry_run:
-            deadline = Deadline(minutes, _guess)
-            worker = Worker(records, device_name(device), data, deadline, failed=failed)
+            where = device_name(device)
+            deadline = Deadline(minutes, _guesses(records, where))
+            worker = Worker(records, where, data, deadline, failed=failed)
             if worker.device == "cpu":
                 cpu.get_ready()
             if stage == "all":
@@ -242,6 +244,14 @@ def _missing(stage: str, store: Store, evidence: Evidence) -> list[Pack]:
         wanted = model_runs(untaken(_measures(evidence), store))
         runs = keep = [run for run in runs if run in wanted]
     return missing(runs, store, SIZE, keep)
+
+
+def _guesses(store: Store, device: str) -> Callable[[Pack], float]:
+    """Seconds that a pack may take: on a CPU by what such packs took on one, if any is there."""
+    if device != "cpu":
+        return _guess
+    there = Estimates(quietly(store), device)
+    return lambda pack: (there.pack(pack) or (_guess(pack),))[0]
 
 
 def _guess(pack: Pack) -> float:
