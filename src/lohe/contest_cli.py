@@ -12,7 +12,7 @@ import typer
 from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
 from lohe.experiments import cpu, terminal, weights
 from lohe.experiments.contest import choose, large, measured, page, tables
-from lohe.experiments.contest.large import LATER, later_runs
+from lohe.experiments.contest.large import LATER_STAGES, later_runs
 from lohe.experiments.contest.plan import seconds, seconds_in_all
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import Estimates, duration
@@ -24,7 +24,7 @@ from lohe.experiments.store.store import Store
 from lohe.tasks import Data, Task, load_aloud
 from lohe.train import Run
 
-WORK = ("choose", *LATER, "measure")  # in the order in which `all` does it
+WORK = ("choose", *LATER_STAGES, "measure")  # in the order in which `all` does it
 STAGES = (*WORK, "all", "page")
 # in which order the test articles are opened
 AFTER = {
@@ -34,7 +34,7 @@ AFTER = {
     "rotary": "controls",
 }
 SIZE = 10  # seeds trained at once
-FOLLOWING = "Further learning rates follow when those before them are there."
+FOLLOWING = "More models follow when those before them are there."
 POLL_S = 5.0  # between looks at what others have finished
 
 

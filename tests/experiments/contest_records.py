@@ -101,7 +101,7 @@ def everything(truth: Truth = truth) -> list[Record]:
     """All stages; runs that two of them share are there once."""
     found = list(chosen_records(truth))
     won = chosen(evidence(found))
-    for stage in large.LATER:
+    for stage in large.LATER_STAGES:
         while True:  # some runs follow from others
             there = evidence(found)
             runs = large.later_runs(stage, there, won)

@@ -18,6 +18,12 @@ def choose(store: Path, data: Path, log: Path, start: Barrier | None = None) -> 
     contest("choose", store, data, log, start)
 
 
+def scale(store: Path, data: Path, log: Path) -> None:
+    """The stage alone, as if the confirmation was there."""
+    pytest.MonkeyPatch().delitem(contest_cli.AFTER, "scale")
+    contest("scale", store, data, log)
+
+
 def whole(store: Path, data: Path, log: Path, minutes: float | None = None) -> None:
     """`all`: choose, two packs to confirm and a control, nothing measured."""
     patch = pytest.MonkeyPatch()

@@ -226,7 +226,7 @@ def test_the_budget_is_what_the_stated_speed_gives():
         tried = [replace(c, learning_rate=rate, dropout=0.1) for rate in LARGE_RATES[1:5]]
         for one in (*tried, replace(c, dropout=0.2)):
             large += stages.larger(one, "scale rates")
-    assert f"scale {minutes(large)} with five configurations a family" in said
+    assert f"scale {minutes(large)} with five configurations a family in its search" in said
     five_seeds = replace(law_runs(CHOSEN)[0], epochs=30)
     speed = plan.seconds(five_seeds, 5) - protocol()["speed"]["start"]
     assert speed == pytest.approx(73, abs=1)  # packs-cuda.json

@@ -8,7 +8,7 @@ import contest_records as made
 import pytest
 from scipy import stats
 
-from lohe.experiments.contest import choose, confirm, large, page, tables
+from lohe.experiments.contest import confirm, large, page, tables
 from lohe.experiments.contest.stages import LARGE_RATES, larger
 from lohe.experiments.contest.trials import OURS, RIVALS, STAGES
 
@@ -67,7 +67,7 @@ def test_dropout_is_tried_at_the_best_rate_and_beyond_it_while_it_is_better(drop
 
 def test_nothing_is_scored_on_test_before_every_search_is_at_its_end(everything):
     known = large.known_runs(made.evidence(SMALL), CHOSEN)
-    assert len(known) == 2 * len(CHOSEN.families)
+    assert len(known) == 2 * len(CHOSEN.families) * len(STAGES["scale rates"].seeds)
     assert not any(run.task.test for run in known)
     whole = large.known_runs(everything, CHOSEN)
     ours = next(run for run in whole if not run.task.test)
@@ -106,6 +106,11 @@ def test_ours_is_compared_with_each_by_welch(everything):
     rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
     assert [row["mechanism"] for row in rows] == [*best, "every one"]
     assert rows[-1]["p-value"] == f"{confirm.better_than_all(found):.2g}"
+    for row in rows[1:-1]:
+        c = found[row["mechanism"]]
+        assert row["ours to it, %"] == tables.change(c)
+        assert (row["paired"], row["seeds and articles"]) == tables.intervals(c)
+        assert row["paired"] != row["seeds and articles"]
     assert rows[0]["parameters"] == tables.sizes(larger(best[OURS])[0])
     total, _, attention = (int(n.replace(",", "")) for n in rows[0]["parameters"].split(" / "))
     assert total > 10_000  # thousands
@@ -147,7 +152,9 @@ def test_a_softmax_that_diverged_leaves_it_undecided(everything):
     rows = {row[0]: row for row in large.table(found).rows}
     assert "undecided: seed 110 of softmax, cosine diverged" in rows[COSINE]
     assert rows["every one"][-1] == "1"
-    assert "is not shown to be better" in large.answer(found)
+    said = large.answer(found)
+    assert "is not shown to be better" in said
+    assert said.endswith("; undecided: seed 110 of softmax, cosine diverged).")
 
 
 def test_before_its_end_there_is_a_table_of_the_search_alone(everything):
@@ -158,7 +165,9 @@ def test_before_its_end_there_is_a_table_of_the_search_alone(everything):
     (row,) = table.rows
     assert row[:3] == (COSINE, row[1], "0.1")
     assert row[3:] == ("90.00, 90.00", "91.00, 91.00")
-    assert "scale: 13 of 15 models, and more follow." in page.lacking(evidence)
+    assert "scale: 26 of 30 models, and more follow." in page.lacking(evidence)
+    assert table.notes[-1] == "It is not at its end: nothing is compared by it yet."
+    assert table.notes[-1] not in large.search_table(everything).notes
     assert page.lacking(everything) == []
     assert large.search_table(made.evidence([])).rows == []
     assert large.answer(made.evidence([])) == ""
@@ -169,12 +178,69 @@ def test_the_rates_double():
 
 
 def test_of_a_corpus_too_small_it_is_said(everything):
-    """Every run at its best in the first third of its epochs."""
-    early = made.evidence(
-        replace(r, notes=r.notes | {"epoch": 2}) if "epoch" in r.notes else r
-        for r in everything.all()
+    """Every run on test at its best in the first third of its epochs, and all of them there."""
+
+    def says(late=(), lacking=()):
+        records = []
+        for r in everything.all():
+            scored = "test.nats" in r.result and r.recipe["model"]["layers"] == 6
+            family = scored and r.recipe["model"]["attention"]["type"]
+            if not scored or (family not in lacking and (r.seed, family) not in lacking):
+                early = scored and family not in late
+                records.append(replace(r, notes=r.notes | {"epoch": 2}) if early else r)
+        notes = large.table(made.evidence(records)).notes
+        return any("the corpus is too small to say anything" in note for note in notes)
+
+    cosine, ours = "SoftmaxCosine", "Oscillator"
+    families = {type(c.mechanism).__name__ for c in CHOSEN.families.values()}
+    assert says()
+    assert not says(late=families)
+    assert not says(late={cosine})
+    assert not says(late={ours})
+    assert not says(lacking=families)
+    assert not says(lacking={(110, cosine)})
+
+
+def test_nothing_is_said_before_every_seed_is_there(everything):
+    cosine = large.best(everything, CHOSEN)[COSINE]
+    last = larger(cosine)[-1]
+    lacks = made.evidence(
+        r for r in everything.all() if (r.recipe, r.seed) != (last.recipe(), last.seed)
     )
-    said = "the corpus is too small to say anything"
-    assert any(said in note for note in large.table(early).notes)
-    assert not any(said in note for note in large.table(everything).notes)
-    assert choose.chosen(early) == choose.chosen(everything)
+    rows = {row[0]: row for row in large.table(lacks).rows}
+    assert "softmax, cosine has 4 of 5 seeds" in rows[COSINE]
+    assert "every one" not in rows
+    assert large.answer(lacks) == ""
+    assert "scale: 1 of " in page.lacking(lacks)[-1]
+
+
+@pytest.mark.parametrize(("ahead", "shown"), [(0.2, False), (2.0, True)])
+def test_better_is_said_below_one_per_cent_alone(ahead, shown):
+    """At the large size all have 100, ours a little less."""
+
+    def truth(run):
+        if run.model.layers != 6:
+            return made.truth(run)
+        ours = hasattr(run.model.attention, "gain")
+        return 100 - ahead * ours + abs(math.log2(run.optimizer.lr / 1e-3))
+
+    found = made.evidence(made.everything(truth))
+    p = confirm.better_than_all(large.rivals(found, made.chosen(found)))
+    assert p < 0.01 if shown else 0.01 < p < 0.05
+    assert f"sphere {'is' if shown else 'is not shown to be'} better" in large.answer(found)
+
+
+def test_a_winner_at_the_smallest_rate_is_an_edge_optimum():
+    def truth(run):
+        return made.truth(run) + (run.model.layers == 6) * 5 * math.log2(run.optimizer.lr / 8e-3)
+
+    notes = large.table(made.evidence(made.everything(truth))).notes
+    assert "Edge optimum, at the smallest learning rate that was searched: oscillator." in notes
+
+
+def test_the_page_counts_the_code_of_every_model_on_test(everything):
+    on_test = [r for r in everything.all() if "test.nats" in r.result]
+    scored = sum(r.recipe["model"]["layers"] == 6 for r in on_test)
+    assert scored == len(CHOSEN.families) * len(STAGES["scale"].seeds)
+    (said, *_) = page.made_by(everything)
+    assert said.endswith(f"({len(on_test)}).")

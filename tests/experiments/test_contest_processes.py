@@ -4,7 +4,7 @@ import contest_workers
 import pytest
 
 import short_contest
-from lohe.experiments.contest import choose
+from lohe.experiments.contest import choose, large
 from lohe.experiments.contest.stages import LATER_RUNS
 from lohe.experiments.contest.trials import FAMILIES, OURS, protocol, trial_runs
 from lohe.experiments.evidence import Evidence
@@ -68,6 +68,27 @@ def test_what_others_hold_is_left_and_what_follows_from_it_is_waited_for(
     finish(process)
     assert len(lines(log)) == 10
     assert choose.chosen(evidence(store)) is not None
+
+
+def test_a_process_of_scale_waits_for_what_follows_from_anothers_search(
+    short, tmp_path, start, finish, eventually
+):
+    """One learning rate of softmax is held: ours is searched, nothing scored before it is there."""
+    root = short_contest.write_corpus(tmp_path / "data", words=140)
+    store, log = tmp_path / "store", tmp_path / "log"
+    finish(start(contest_workers.choose, store, root, log))
+    won = choose.chosen(evidence(store))
+    assert won is not None
+    held = large.in_rates(large.searched(evidence(store), won, "softmax")[0].configuration)[0]
+    with Store(store).claim(held.recipe(), [held.seed]):
+        process = start(contest_workers.scale, store, root, log)
+        # two rates and dropout of ours, one rate of softmax
+        eventually(lambda: len(evidence(store).all()) == 10 + 4)
+        process.join(1)
+        assert process.is_alive()
+    finish(process)
+    assert len(large.best(evidence(store), won)) == 2
+    assert not choose.missing(evidence(store), large.known_runs(evidence(store), won))
 
 
 def test_all_waits_for_what_others_confirm_and_no_longer_than_it_may(

@@ -106,7 +106,7 @@ class Search:
 
     @property
     def best(self) -> Configuration:
-        """Of equals the one of the smaller learning rate and dropout is the best."""
+        """Of equals the one of the smaller learning rate, then of the smaller dropout."""
         return min(self.found.values(), key=rank).configuration
 
     def rates(self, c: Configuration, rates: Sequence[float], first: int = 0) -> None:

@@ -37,14 +37,14 @@ from lohe.train import Run
 NATS = "later.nats"
 WIDEST = 4.0  # per cent of perplexity: an interval from -2 to +2 hides what the probe had seen
 Runs = Callable[[Configuration], list[Run]]
-SIZES: Mapping[str, Runs] = {f"T = {t}": partial(longer, tokens=t) for t in LENGTHS}
+BY_LENGTH: Mapping[str, Runs] = {f"T = {t}": partial(longer, tokens=t) for t in LENGTHS}
 EPOCHS: Mapping[str, Runs] = {
     what: partial(trained_longer, rate=rate) for what, rate in MORE_EPOCHS.items()
 }
 
 
 def further(evidence: Evidence) -> Table:
-    """Each size with its models, and whether the corpus lets anything be said at it."""
+    """Ours and the best softmax at each length, and whether anything can be said at it."""
     columns = ("what", "model", "seeds", "validation", "epoch chosen", "epochs trained")
     columns = (*columns, "to best softmax, %", P_VALUE)
     title = "Longer windows, more epochs"
@@ -52,13 +52,13 @@ def further(evidence: Evidence) -> Table:
     if chosen is None:
         return Table(title, columns, [], [progress(evidence)])
     rows, said = [], []
-    for what, runs_of in {**SIZES, **EPOCHS}.items():
+    for what, runs_of in {**BY_LENGTH, **EPOCHS}.items():
         best = evidence.of(runs_of(chosen.best))
         for name, c in {"ours": chosen.ours, best_name(chosen): chosen.best}.items():
             there = evidence.of(runs_of(c))
             apart = _distance(difference(there, best, name)) if c != chosen.best else ("", "")
             rows.append((what, name, *_reached(there), *apart))
-        if what in SIZES:
+        if what in BY_LENGTH:
             said.append(too_small(what, evidence.of(runs_of(chosen.ours)), best))
     notes = [
         "T inputs, windows of T + 1 words; T = 48 is what everything else is trained on. Second "
@@ -96,8 +96,8 @@ def at_its_best(evidence: Evidence, configuration: Configuration) -> list[Record
     return min(whole, key=lambda x: fmean(r.result[NATS] for r in x), default=[])
 
 
-def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
-    """That corpus or seeds are too few to say anything at this size, by the protocol's rule."""
+def too_small(length: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
+    """That corpus or seeds are too few to say anything at this length, by the protocol's rule."""
     apart = difference(ours, best, "ours")
     if isinstance(apart, str):
         return ""
@@ -108,9 +108,9 @@ def too_small(size: str, ours: Sequence[Record], best: Sequence[Record]) -> str:
             f"{len(ours)} seeds are too few to say anything: the interval of the difference is "
             f"wider than {WIDEST:g} %"
         )
-    if overfitted((*ours, *best)):
+    if overfitted((*ours, *best), STAGES["length"].epochs):
         reasons.append(OVERFITTED)
-    return f"{size}: {'; '.join(reasons)}." if reasons else ""
+    return f"{length}: {'; '.join(reasons)}." if reasons else ""
 
 
 OVERFITTED = (
@@ -119,9 +119,9 @@ OVERFITTED = (
 )
 
 
-def overfitted(there: Sequence[Record]) -> bool:
-    third = STAGES["length"].epochs / 3
-    return all(r.notes.get("epoch", math.inf) + 1 <= third for r in there)
+def overfitted(there: Sequence[Record], epochs: int) -> bool:
+    """Whether every run was at its best in the first third of so many epochs."""
+    return all(r.notes.get("epoch", math.inf) + 1 <= epochs / 3 for r in there)
 
 
 def _reached(there: Sequence[Record]) -> tuple[str, ...]:

@@ -47,7 +47,7 @@ from lohe.viz.style import drawing, save
 MADE = "Made by `lohe contest page` from the records in `results/`; not to be edited."
 ANSWERS = each.answer, what_would_change_it, edges, answer, large.answer
 OF_CHOOSING = tables.search, alike.table
-ON_TEST = "Perplexity on the test articles of all that was scored there"
+ON_TEST = "Perplexity on the test articles of ours, each softmax, the controls and as published"
 OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
     tables.confirmed,
@@ -188,7 +188,7 @@ def made_by(evidence: Evidence) -> list[str]:
         return []
     scored = {
         replace(run, seed=0)
-        for stage in large.LATER
+        for stage in large.LATER_STAGES
         for run in large.later_runs(stage, evidence, chosen)
         if isinstance(run.task, WikiText2Articles) and run.task.test
     }
@@ -214,10 +214,10 @@ def lacking(evidence: Evidence) -> list[str]:
     """What the protocol asks for and nobody has trained or measured, a line each."""
     chosen = choose.chosen(evidence)
     if chosen is None:
-        stages = ", ".join((*large.LATER, "measure"))
+        stages = ", ".join((*large.LATER_STAGES, "measure"))
         return [tables.progress(evidence), f"{stages}: nothing before it is chosen."]
     found = []
-    for stage in large.LATER:
+    for stage in large.LATER_STAGES:
         runs = large.later_runs(stage, evidence, chosen)
         left, more = len(choose.missing(evidence, runs)), large.more_follow(stage, evidence, chosen)
         if left:

@@ -4,7 +4,14 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from typing import Any
 
-from lohe.experiments.contest.stages import LARGE, LARGE_RATES, MORE_EPOCHS
+from lohe.experiments.contest.stages import (
+    LARGE,
+    LARGE_FIRST,
+    LARGE_PATIENCE,
+    LARGE_RATES,
+    LARGE_TOKENS,
+    MORE_EPOCHS,
+)
 from lohe.experiments.contest.trials import (
     COMPARED_AT,
     FAMILIES,
@@ -46,7 +53,13 @@ def generated() -> dict[str, Any]:
             "settings compared at": COMPARED_AT,
             "learning rates": list(RATES),
             "of the best in stage epochs": list(MORE_EPOCHS.values()),
-            "learning rates in stage scale": list(LARGE_RATES),
+            "stage scale": {
+                **LARGE,
+                "tokens": LARGE_TOKENS,
+                "patience": LARGE_PATIENCE,
+                "learning rates": list(LARGE_RATES),
+                "first": list(LARGE_RATES[LARGE_FIRST : LARGE_FIRST + 2]),
+            },
         },
         "stages": {
             name: asdict(stage) | {"seeds": list(stage.seeds)} for name, stage in STAGES.items()

@@ -121,7 +121,7 @@ STAGES: Mapping[str, Stage] = {
     "law": Stage(epochs=10, seeds=tuple(range(40, 45)), precision="tf32"),
     "published": Stage(epochs=30, seeds=tuple(range(100, 110)), test=True),
     "length": Stage(epochs=10, seeds=(50, 51, 52), precision="tf32"),
-    "scale rates": Stage(epochs=10, seeds=(60,), precision="tf32"),
+    "scale rates": Stage(epochs=10, seeds=(60, 61), precision="tf32"),
     "scale": Stage(epochs=10, seeds=tuple(range(110, 115)), precision="tf32", test=True),
     "epochs": Stage(epochs=30, seeds=(50, 51, 52), precision="tf32"),  # paired with T = 48's
     "rotary": Stage(epochs=10, seeds=tuple(range(100, 110)), test=True),

@@ -128,9 +128,9 @@ def what_would_change_it(evidence: Evidence) -> str:
 
 
 def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]]:
-    """Other d_osc, protocol and controls on test; lengths, sizes and epochs on validation.
+    """Other d_osc, protocol and controls on test; lengths and epochs on validation.
 
-    Without free anchors, which leave the sphere, and sizes at which nothing can be said.
+    Without free anchors, which leave the sphere, and lengths at which nothing can be said.
     """
     found = confirm.comparisons(evidence, chosen)
     spheres = (name for name, c in controls(chosen.ours).items() if _is_spherical(c))
@@ -138,7 +138,7 @@ def _others(evidence: Evidence, chosen: Chosen) -> Iterator[tuple[str, Estimate]
         c = found[name]
         if isinstance(c, Comparison):
             yield f"{name} (test)", c.welch
-    for what, runs_of in further.SIZES.items():
+    for what, runs_of in further.BY_LENGTH.items():
         ours, best = (evidence.of(runs_of(c)) for c in (chosen.ours, chosen.best))
         apart = further.difference(ours, best, "ours")
         itself = what == f"T = {LENGTHS[0]}"
