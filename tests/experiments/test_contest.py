@@ -915,11 +915,13 @@ def test_the_page_and_its_figure_work_with_what_there_is(which, tmp_path):
     written = page.write(tmp_path / "page.md", found)
     drawn = ["page.png", "page_test.png"] if which == "everything" else []
     of_trials = [] if which == "nothing" else ["page_trials.png"]
+    if which in ("chosen", "everything"):
+        of_trials.insert(0, "page_rates.png")
     pages = ["page.md", "page_protocol.md"]
     assert [path.name for path in written] == [*pages, *drawn, *of_trials]
     assert all(path.stat().st_size > 1000 for path in written)
     text = written[0].read_text()
-    for picture in ("page.png", "page_test.png", "page_trials.png"):
+    for picture in ("page.png", "page_test.png", "page_rates.png", "page_trials.png"):
         assert (f"({picture})" in text) == (picture in (*drawn, *of_trials))
     assert text == page.page(found, "page")  # the same from the same
     assert ("Nothing is decided yet" in text) == (which != "everything")

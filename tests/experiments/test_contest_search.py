@@ -7,7 +7,7 @@ from statistics import fmean
 import contest_records as made
 import pytest
 
-from lohe.experiments.contest import choose, confirm, each, page, tables, verdict
+from lohe.experiments.contest import choose, confirm, each, large, page, rates, tables, verdict
 from lohe.experiments.contest.choose import searched, settled
 from lohe.experiments.contest.stages import confirm_runs, confirmed_spheres, controls
 from lohe.experiments.contest.trials import (
@@ -363,3 +363,48 @@ def test_all_that_is_confirmed_is_distinct():
     _, won = against({32: 96.0, 16: 96.0})
     runs = confirm_runs(won)
     assert len({(key(run.recipe()), run.seed) for run in runs}) == len(runs)
+
+
+# as a picture
+
+
+def test_the_picture_has_the_second_half_at_each_rate_of_the_best_setting():
+    """Of cosine two settings are compared at 4e-3; what diverged or lacks a seed is not drawn."""
+
+    def truth(run):
+        return made.truth(run) + getattr(run.model.attention, "scale", 0)
+
+    found = made.evidence(made.chosen_records(truth))
+    drawn = rates.panels(found)[rates.SMALL]
+    assert list(drawn) == list(FAMILIES)
+    by_rate = {s.configuration.learning_rate: s for s in searched(found, COSINE)[::-1]}
+    best = choose.in_search(found, COSINE)[0].configuration
+    assert best.mechanism.scale == 3.0
+    for rate, perplexity in drawn[COSINE].items():
+        runs = STAGES["rates"].runs(replace(best, learning_rate=rate, dropout=0.1))
+        nats = [math.log(r.result["later.perplexity"]) for r in found.of(runs)]
+        assert perplexity == pytest.approx(math.exp(fmean(nats)))
+    assert set(drawn[COSINE]) == set(by_rate)
+    gone = STAGES["rates"].runs(replace(best, learning_rate=4e-3, dropout=0.1))[0]
+    for spoilt in (
+        [r for r in found.all() if (r.recipe, r.seed) != (gone.recipe(), gone.seed)],
+        [
+            replace(r, result=r.result | {"later.perplexity": math.inf})
+            if (r.recipe, r.seed) == (gone.recipe(), gone.seed)
+            else r
+            for r in found.all()
+        ],
+    ):
+        assert 4e-3 not in rates.panels(made.evidence(spoilt))[rates.SMALL].get(COSINE, {})
+    assert rates.panels(made.evidence([])) == {}
+
+
+def test_the_picture_has_a_panel_for_each_size():
+    everything = made.evidence(made.everything())
+    assert list(rates.panels(everything)) == [rates.SMALL, large.SIZE]
+    with drawing():
+        first, second = rates.figure(everything).axes
+    titles = [ax.get_title() for ax in (first, second)]
+    assert titles == [f"{size}; 2 seeds" for size in (rates.SMALL, large.SIZE)]
+    assert [len(ax.get_lines()) for ax in (first, second)] == [len(FAMILIES)] * 2
+    assert [float(t.get_text()) for t in second.get_xticklabels()] == [1e-3, 2e-3, 4e-3, 8e-3]

@@ -1,12 +1,12 @@
 """Training and its aftermath: drawing primitives, arrays in, axes out."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float
 from matplotlib.axes import Axes
-from matplotlib.ticker import MaxNLocator
+from matplotlib.ticker import LogLocator, MaxNLocator
 
 from lohe.viz.style import BLACK, GREY
 
@@ -65,6 +65,22 @@ def reference(ax: Axes, levels: Sequence[float], values: Sequence[float], label:
     """Published values: black crosses."""
     ax.semilogx(levels, values, "x", color=BLACK, ms=6, mew=1.3, label=label, zorder=4)
     _ticks(ax, levels)
+
+
+def by_rate(
+    ax: Axes, points: Mapping[float, float], *, color: str, width: float, label: str
+) -> None:
+    """Something that is positive, by learning rate."""
+    ax.plot(list(points), list(points.values()), "o-", color=color, lw=width, ms=4, label=label)
+
+
+def rate_axis(ax: Axes, rates: Sequence[float]) -> None:
+    """Logarithms of both, a tick at each learning rate."""
+    ax.set(xscale="log", yscale="log", xlabel="learning rate")
+    ax.set_xticks(rates, [f"{rate:g}" for rate in rates])
+    ax.yaxis.set_major_locator(LogLocator(base=10, subs=(1, 1.2, 1.4, 1.6, 2, 3, 4, 5, 6, 8, 9)))
+    ax.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    ax.minorticks_off()
 
 
 def _ticks(ax: Axes, levels: Sequence[float]) -> None:

@@ -144,7 +144,7 @@ def search_table(evidence: Evidence) -> Table:
     """All that was tried at this size, by learning rate."""
     chosen = choose.chosen(evidence)
     families = chosen.families if chosen else {}
-    there = {f: _recorded(evidence, chosen, f) for f in families} if chosen else {}
+    there = {f: in_search(evidence, chosen, f) for f in families} if chosen else {}
     columns, rows = tables.by_rate(evidence, there, in_rates)
     notes = [
         "By learning rate: perplexity on the first half of the validation articles, which chooses, "
@@ -157,7 +157,8 @@ def search_table(evidence: Evidence) -> Table:
     return Table(f"The search of learning rates, {SIZE}", columns, rows, notes)
 
 
-def _recorded(evidence: Evidence, chosen: Chosen, family: str) -> list[Standing]:
+def in_search(evidence: Evidence, chosen: Chosen, family: str) -> list[Standing]:
+    """What the family's search has tried, best first; those that are recorded."""
     return sorted((s for s in searched(evidence, chosen, family) if s.nats), key=choose.rank)
 
 

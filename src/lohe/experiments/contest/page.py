@@ -18,6 +18,7 @@ from lohe.experiments.contest import (
     law,
     measured,
     measured_tables,
+    rates,
     tables,
 )
 from lohe.experiments.contest.further import further
@@ -48,6 +49,7 @@ MADE = "Made by `lohe contest page` from the records in `results/`; not to be ed
 ANSWERS = each.answer, what_would_change_it, edges, answer, large.answer
 OF_CHOOSING = tables.search, alike.table
 ON_TEST = "Perplexity on the test articles of ours, each softmax, the controls and as published"
+OF_RATES = "Perplexity against the learning rate of each mechanism"
 OF_TRIALS = "How far ours is above each family while training goes on"
 TABLES = (
     tables.confirmed,
@@ -125,6 +127,7 @@ def page(evidence: Evidence, stem: str) -> str:
         *made_by(evidence),
         _markdown(tables.chosen_table(evidence)),
         *(_markdown(x) for table in OF_CHOOSING if (x := table(evidence)).rows),
+        *([f"![{OF_RATES}]({stem}_rates.png)"] if rates.panels(evidence) else []),
         *([f"![{OF_TRIALS}]({stem}_trials.png)"] if alike.rivals(evidence) else []),
         "## What p and a gain are on a substrate",
         measured_tables.ON_A_SUBSTRATE,
@@ -240,6 +243,9 @@ def write(path: Path, evidence: Evidence) -> list[Path]:
         if each.entries(evidence):
             on_test = path.with_name(f"{path.stem}_test.png")
             written.append(save(each.figure(evidence), on_test))
+        if rates.panels(evidence):
+            of_rates = path.with_name(f"{path.stem}_rates.png")
+            written.append(save(rates.figure(evidence), of_rates))
         if alike.rivals(evidence):
             of_trials = path.with_name(f"{path.stem}_trials.png")
             written.append(save(alike.figure(evidence), of_trials))
