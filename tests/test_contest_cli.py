@@ -238,6 +238,7 @@ def test_the_page_is_written_from_the_records(looked_at, tmp_path):
     assert {path.name for path in tmp_path.iterdir()} == {
         "page.md",
         "page_protocol.md",
+        "page_rates.png",
         "page_test.png",
         "page_trials.png",
     }
