@@ -11,8 +11,8 @@ import typer
 
 from lohe.cli_common import Root, damaged_keys, device_name, quietly, refusals
 from lohe.experiments import cpu, terminal, weights
-from lohe.experiments.contest import choose, large, measured, page, tables
-from lohe.experiments.contest.large import LATER_STAGES, later_runs
+from lohe.experiments.contest import choose, measured, page, tables
+from lohe.experiments.contest.later import LATER_STAGES, later_runs, more_follow
 from lohe.experiments.contest.plan import seconds, seconds_in_all
 from lohe.experiments.deadline import Deadline
 from lohe.experiments.estimates import Estimates, duration
@@ -264,7 +264,7 @@ def _more_follow(stage: str, evidence: Evidence) -> bool:
     chosen = choose.chosen(evidence)
     if chosen is None:
         return stage == "choose"
-    return large.more_follow(stage, evidence, chosen)
+    return more_follow(stage, evidence, chosen)
 
 
 def _kept(stage: str, evidence: Evidence) -> list[Run]:

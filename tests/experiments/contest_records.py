@@ -10,8 +10,9 @@ import numpy as np
 from invented import measured as taken
 from invented import record
 
-from lohe.experiments.contest import choose, large, measured
+from lohe.experiments.contest import choose, measured
 from lohe.experiments.contest.beyond import BeyondLength
+from lohe.experiments.contest.later import LATER_STAGES, later_runs
 from lohe.experiments.contest.measured import Devices
 from lohe.experiments.contest.readouts import LearnedReadout
 from lohe.experiments.contest.stages import Chosen
@@ -101,10 +102,10 @@ def everything(truth: Truth = truth) -> list[Record]:
     """All stages; runs that two of them share are there once."""
     found = list(chosen_records(truth))
     won = chosen(evidence(found))
-    for stage in large.LATER_STAGES:
+    for stage in LATER_STAGES:
         while True:  # some runs follow from others
             there = evidence(found)
-            runs = large.later_runs(stage, there, won)
+            runs = later_runs(stage, there, won)
             if not (lacking := choose.missing(there, dict.fromkeys(runs))):
                 break
             found += invented(lacking, truth)

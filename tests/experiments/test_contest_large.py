@@ -8,7 +8,7 @@ import contest_records as made
 import pytest
 from scipy import stats
 
-from lohe.experiments.contest import confirm, large, page, tables
+from lohe.experiments.contest import confirm, large, later, page, tables
 from lohe.experiments.contest.stages import LARGE_RATES, larger
 from lohe.experiments.contest.trials import OURS, RIVALS, STAGES
 
@@ -76,8 +76,8 @@ def test_nothing_is_scored_on_test_before_every_search_is_at_its_end(everything)
     )
     assert not large.best(lacking, CHOSEN)
     assert not any(run.task.test for run in large.known_runs(lacking, CHOSEN))
-    assert large.more_follow("scale", lacking, CHOSEN)
-    assert not large.more_follow("scale", everything, CHOSEN)
+    assert later.more_follow("scale", lacking, CHOSEN)
+    assert not later.more_follow("scale", everything, CHOSEN)
     scored = [run for run in whole if run.task.test]
     assert len(scored) == len(CHOSEN.families) * len(STAGES["scale"].seeds)
     assert not {r.seed for r in scored} & {r.seed for r in whole if not r.task.test}

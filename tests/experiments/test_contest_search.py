@@ -367,6 +367,8 @@ def test_all_that_is_confirmed_is_distinct():
 
 # as a picture
 
+SMALL = "2 layers, d_model 128, T = 48; 2 seeds"
+
 
 def test_the_picture_has_the_second_half_at_each_rate_of_the_best_setting():
     """Of cosine two settings are compared at 4e-3; what diverged or lacks a seed is not drawn."""
@@ -375,7 +377,7 @@ def test_the_picture_has_the_second_half_at_each_rate_of_the_best_setting():
         return made.truth(run) + getattr(run.model.attention, "scale", 0)
 
     found = made.evidence(made.chosen_records(truth))
-    drawn = rates.panels(found)[rates.SMALL]
+    drawn = rates.panels(found)[SMALL]
     assert list(drawn) == list(FAMILIES)
     by_rate = {s.configuration.learning_rate: s for s in searched(found, COSINE)[::-1]}
     best = choose.in_search(found, COSINE)[0].configuration
@@ -395,16 +397,16 @@ def test_the_picture_has_the_second_half_at_each_rate_of_the_best_setting():
             for r in found.all()
         ],
     ):
-        assert 4e-3 not in rates.panels(made.evidence(spoilt))[rates.SMALL].get(COSINE, {})
+        assert 4e-3 not in rates.panels(made.evidence(spoilt))[SMALL].get(COSINE, {})
     assert rates.panels(made.evidence([])) == {}
 
 
 def test_the_picture_has_a_panel_for_each_size():
     everything = made.evidence(made.everything())
-    assert list(rates.panels(everything)) == [rates.SMALL, large.SIZE]
+    sizes = [SMALL, f"{large.SIZE}; 2 seeds"]
+    assert list(rates.panels(everything)) == sizes
     with drawing():
         first, second = rates.figure(everything).axes
-    titles = [ax.get_title() for ax in (first, second)]
-    assert titles == [f"{size}; 2 seeds" for size in (rates.SMALL, large.SIZE)]
+    assert [ax.get_title() for ax in (first, second)] == sizes
     assert [len(ax.get_lines()) for ax in (first, second)] == [len(FAMILIES)] * 2
     assert [float(t.get_text()) for t in second.get_xticklabels()] == [1e-3, 2e-3, 4e-3, 8e-3]

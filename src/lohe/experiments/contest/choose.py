@@ -5,7 +5,7 @@ the seed. A run that diverged counts as infinitely bad. Nothing here reads anoth
 """
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from itertools import product
@@ -23,6 +23,7 @@ from lohe.experiments.contest.trials import (
     STAGES,
     TRIED,
     Configuration,
+    RunsOf,
     configured,
     trial_runs,
     trials,
@@ -92,7 +93,7 @@ def settings(evidence: Evidence, family: str) -> list[Configuration]:
 class Search:
     """What is tried, in that order, and the best of it; what is not there yet has no nats."""
 
-    def __init__(self, evidence: Evidence, runs_of: Callable[[Configuration], list[Run]]) -> None:
+    def __init__(self, evidence: Evidence, runs_of: RunsOf) -> None:
         self.evidence, self.runs_of = evidence, runs_of
         self.found: dict[Configuration, Standing] = {}
 

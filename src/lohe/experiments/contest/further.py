@@ -5,7 +5,7 @@ corrected for number.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import partial
 from statistics import fmean
 
@@ -23,22 +23,21 @@ from lohe.experiments.contest.stages import (
 from lohe.experiments.contest.tables import (
     P_VALUE,
     epochs_shown,
+    estimated,
     progress,
     seeds_shown,
     shown_finite,
 )
-from lohe.experiments.contest.trials import STAGES, Configuration
+from lohe.experiments.contest.trials import STAGES, Configuration, RunsOf
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table
 from lohe.experiments.verdicts import NO_RECORDS, Estimate, of_sample
-from lohe.train import Run
 
 NATS = "later.nats"
 WIDEST = 4.0  # per cent of perplexity: an interval from -2 to +2 hides what the probe had seen
-Runs = Callable[[Configuration], list[Run]]
-BY_LENGTH: Mapping[str, Runs] = {f"T = {t}": partial(longer, tokens=t) for t in LENGTHS}
-EPOCHS: Mapping[str, Runs] = {
+BY_LENGTH: Mapping[str, RunsOf] = {f"T = {t}": partial(longer, tokens=t) for t in LENGTHS}
+EPOCHS: Mapping[str, RunsOf] = {
     what: partial(trained_longer, rate=rate) for what, rate in MORE_EPOCHS.items()
 }
 
@@ -137,5 +136,4 @@ def _reached(there: Sequence[Record]) -> tuple[str, ...]:
 def _distance(apart: Estimate | str) -> tuple[str, str]:
     if isinstance(apart, str):
         return apart, ""
-    low, high = (percent(x) for x in apart.interval(0.95))
-    return f"{percent(apart.value):+.2f} [{low:+.2f}, {high:+.2f}]", f"{apart.p:.2g}"
+    return estimated(apart), f"{apart.p:.2g}"

@@ -4,7 +4,7 @@ Each mechanism as it was chosen for the small model; learning rate and dropout a
 Then fresh seeds, and test scored once.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache, partial
 
@@ -18,12 +18,11 @@ from lohe.experiments.contest.stages import (
     LARGE_FIRST,
     LARGE_RATES,
     LARGE_TOKENS,
-    LATER_RUNS,
     Chosen,
     larger,
 )
 from lohe.experiments.contest.tables import P_VALUE
-from lohe.experiments.contest.trials import OURS, SHARED, STAGES, Configuration
+from lohe.experiments.contest.trials import OURS, SHARED, STAGES, Configuration, RunsOf
 from lohe.experiments.contest.verdict import ALPHA
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.tables import Table
@@ -31,7 +30,7 @@ from lohe.train import Run
 
 SIZE = f"{LARGE['layers']} layers, d_model {LARGE['d_model']}, T = {LARGE_TOKENS}"
 STAGE, SEARCH = "scale", "scale rates"
-in_rates: Callable[[Configuration], list[Run]] = partial(larger, stage=SEARCH)
+in_rates: RunsOf = partial(larger, stage=SEARCH)
 
 
 @lru_cache(maxsize=16)
@@ -61,19 +60,6 @@ def known_runs(evidence: Evidence, chosen: Chosen) -> list[Run]:
     return runs + [run for c in best(evidence, chosen).values() for run in larger(c)]
 
 
-LATER_STAGES = (*LATER_RUNS, STAGE)  # every stage after the choice
-
-
-def later_runs(stage: str, evidence: Evidence, chosen: Chosen) -> list[Run]:
-    """What such a stage trains, as far as it is known by now."""
-    return known_runs(evidence, chosen) if stage == STAGE else LATER_RUNS[stage](chosen)
-
-
-def more_follow(stage: str, evidence: Evidence, chosen: Chosen) -> bool:
-    """Whether what is trained now makes further runs of the stage known."""
-    return stage == STAGE and not best(evidence, chosen)
-
-
 @lru_cache(maxsize=4)
 def rivals(evidence: Evidence, chosen: Chosen) -> Rivals:
     """Ours against each softmax, on the test articles."""
@@ -96,17 +82,20 @@ def table(evidence: Evidence) -> Table:
     if chosen is None or not found:
         return Table(title, columns, [], [])
     apart, rows = rivals(evidence, chosen), []
+    own = {name: x.welch.p for name, x in apart.items() if isinstance(x, Comparison)}
     for name, c in found.items():
         there = evidence.of(larger(c))
-        cells = ("", "", "", "")
-        if name in apart:
-            x = apart[name]
-            cells = (tables.change(x), "", "", "")
-            if isinstance(x, Comparison):
-                cells = (tables.change(x), *tables.intervals(x), f"{x.welch.p:.2g}")
         trained = f"{c.learning_rate:g}", f"{c.dropout:g}", tables.sizes(larger(c)[0])
         reached = tables.seeds_shown(there), tables.epochs_shown(there)
-        rows.append((name, *trained, *reached, *tables.perplexities(there), *cells))
+        rows.append(
+            (
+                name,
+                *trained,
+                *reached,
+                *tables.perplexities(there),
+                *tables.distance(name, apart, own),
+            )
+        )
     if confirm.complete(apart):
         empty = [""] * (len(columns) - 2)
         rows.append((EVERY, *empty, f"{confirm.better_than_all(apart):.2g}"))

@@ -15,6 +15,7 @@ from lohe.experiments.contest import (
     choose,
     each,
     large,
+    later,
     law,
     measured,
     measured_tables,
@@ -191,8 +192,8 @@ def made_by(evidence: Evidence) -> list[str]:
         return []
     scored = {
         replace(run, seed=0)
-        for stage in large.LATER_STAGES
-        for run in large.later_runs(stage, evidence, chosen)
+        for stage in later.LATER_STAGES
+        for run in later.later_runs(stage, evidence, chosen)
         if isinstance(run.task, WikiText2Articles) and run.task.test
     }
     said = tables.codes(r for run in scored for r in evidence.records(run))
@@ -217,12 +218,12 @@ def lacking(evidence: Evidence) -> list[str]:
     """What the protocol asks for and nobody has trained or measured, a line each."""
     chosen = choose.chosen(evidence)
     if chosen is None:
-        stages = ", ".join((*large.LATER_STAGES, "measure"))
+        stages = ", ".join((*later.LATER_STAGES, "measure"))
         return [tables.progress(evidence), f"{stages}: nothing before it is chosen."]
     found = []
-    for stage in large.LATER_STAGES:
-        runs = large.later_runs(stage, evidence, chosen)
-        left, more = len(choose.missing(evidence, runs)), large.more_follow(stage, evidence, chosen)
+    for stage in later.LATER_STAGES:
+        runs = later.later_runs(stage, evidence, chosen)
+        left, more = len(choose.missing(evidence, runs)), later.more_follow(stage, evidence, chosen)
         if left:
             found.append(f"{stage}: {left} of {len(runs)} models{', and more follow' * more}.")
     wanted = measured.measures(chosen)

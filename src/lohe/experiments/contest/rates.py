@@ -1,35 +1,45 @@
 """What the learning rate does to each mechanism: the searches of both sizes as a picture."""
 
 import math
-from collections.abc import Callable, Mapping, Sequence
-from statistics import fmean
+from collections.abc import Mapping, Sequence
 
 from lohe.experiments.contest import choose, large
 from lohe.experiments.contest.choose import Standing
-from lohe.experiments.contest.law import LATER
-from lohe.experiments.contest.trials import FAMILIES, OURS, SHARED, STAGES, Configuration
+from lohe.experiments.contest.tables import on_later
+from lohe.experiments.contest.trials import FAMILIES, OURS, SHARED, STAGES, Configuration, RunsOf
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.item import Figure
+from lohe.models import Softmax
+from lohe.tasks import WikiText2Articles
 from lohe.train import Run
 
-SMALL = "2 layers, d_model 128, T = 48"
 Points = dict[float, float]  # perplexity by learning rate
 
 
 def panels(evidence: Evidence) -> dict[str, dict[str, Points]]:
     """By size and family; those of several learning rates."""
-    small = {f: choose.in_search(evidence, f) for f in FAMILIES}
-    found = {SMALL: _by_family(evidence, small, STAGES["rates"].runs)}
+    searches: list[tuple[RunsOf, dict[str, list[Standing]]]]
+    searches = [(STAGES["rates"].runs, {f: choose.in_search(evidence, f) for f in FAMILIES})]
     if chosen := choose.chosen(evidence):
         there = {f: large.in_search(evidence, chosen, f) for f in chosen.families}
-        found[large.SIZE] = _by_family(evidence, there, large.in_rates)
+        searches.append((large.in_rates, there))
+    found = {
+        _size(runs_of(Configuration(Softmax()))): _by_family(evidence, there, runs_of)
+        for runs_of, there in searches
+    }
     return {size: points for size, points in found.items() if points}
+
+
+def _size(runs: Sequence[Run]) -> str:
+    m, task = runs[0].model, runs[0].task
+    assert isinstance(task, WikiText2Articles)
+    return f"{m.layers} layers, d_model {m.d_model}, T = {task.tokens}; {len(runs)} seeds"
 
 
 def _by_family(
     evidence: Evidence,
     there: Mapping[str, Sequence[Standing]],
-    runs_of: Callable[[Configuration], list[Run]],
+    runs_of: RunsOf,
 ) -> dict[str, Points]:
     """Second half of validation, of the setting that is the best on the first, with the smaller
     dropout; without what diverged or lacks a seed."""
@@ -40,9 +50,9 @@ def _by_family(
             same = s.configuration.mechanism == standings[0].configuration.mechanism
             same &= s.configuration.positions == standings[0].configuration.positions
             if same and s.configuration.dropout == min(SHARED["dropout"]) and s.complete:
-                nats = [math.log(r.result[LATER]) for r in evidence.of(runs_of(s.configuration))]
-                if math.isfinite(s.mean) and all(map(math.isfinite, nats)):
-                    points[s.configuration.learning_rate] = math.exp(fmean(nats))
+                later = on_later(evidence.of(runs_of(s.configuration)))
+                if math.isfinite(s.mean) and math.isfinite(later):
+                    points[s.configuration.learning_rate] = later
         if len(points) > 1:
             found[family] = dict(sorted(points.items()))
     return found
@@ -57,7 +67,6 @@ def figure(evidence: Evidence) -> Figure:
 
     looks = dict(zip(FAMILIES, (BLUE, GREY, SKY, ORANGE, RED, PURPLE, GREEN), strict=False))
     there = panels(evidence)
-    seeds = {SMALL: len(STAGES["rates"].seeds), large.SIZE: len(STAGES[large.SEARCH].seeds)}
     drawn, axes = plt.subplots(
         1, len(there), figsize=(3.6 + 3.0 * len(there), 4.2), squeeze=False, layout="constrained"
     )
@@ -66,7 +75,7 @@ def figure(evidence: Evidence) -> Figure:
             wide = 2.6 if family == OURS else 1.3
             by_rate(ax, points, color=looks[family], width=wide, label=family)
         rate_axis(ax, sorted(set().union(*by_family.values())))
-        ax.set_title(f"{size}; {seeds[size]} seeds")
+        ax.set_title(size)
     axes.flat[0].set_ylabel("perplexity, validation (second half), strict")
     legend_below(drawn, ncols=2)
     return drawn

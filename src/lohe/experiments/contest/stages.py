@@ -232,7 +232,7 @@ def rotary_runs(chosen: Chosen) -> list[Run]:
     return [run for c in (*ours, with_both(chosen)) for run in STAGES["rotary"].runs(c)]
 
 
-# what stages after the choice train that need nothing but the choice; `large` has one more
+# what stages train that need nothing but the choice; `later` has all
 LATER_RUNS: Mapping[str, Callable[[Chosen], list[Run]]] = {
     "confirm": confirm_runs,
     "controls": control_runs,

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
 from statistics import fmean
@@ -27,6 +27,7 @@ from lohe.experiments.contest.trials import (
     STAGES,
     TRIED,
     Configuration,
+    RunsOf,
     as_text,
     setting_text,
     trial_runs,
@@ -34,7 +35,7 @@ from lohe.experiments.contest.trials import (
 from lohe.experiments.evidence import Evidence
 from lohe.experiments.store.records import Record
 from lohe.experiments.tables import Table, shown
-from lohe.experiments.verdicts import NO_RECORDS
+from lohe.experiments.verdicts import NO_RECORDS, Estimate
 from lohe.measure.power_law import EXPONENTS, HeldOut
 from lohe.models import ParameterCounts, parameter_counts
 from lohe.tasks import Data, Split
@@ -170,7 +171,7 @@ def search(evidence: Evidence) -> Table:
 def by_rate(
     evidence: Evidence,
     there: Mapping[str, Sequence[choose.Standing]],
-    runs_of: Callable[[Configuration], list[Run]],
+    runs_of: RunsOf,
 ) -> tuple[tuple[str, ...], list[tuple[str, ...]]]:
     """Columns and rows of what was tried: a row a setting and dropout, a column a learning rate."""
     tried = {s.configuration.learning_rate for found in there.values() for s in found}
@@ -188,11 +189,16 @@ def by_rate(
     return ("family", "which", "dropout", *(f"{rate:g}" for rate in rates)), rows
 
 
+def on_later(records: Sequence[Record]) -> float:
+    """Perplexity on the half that chooses nothing: exp of the mean over seeds of its logarithm."""
+    return math.exp(fmean(math.log(r.result[LATER]) for r in records))
+
+
 def _both_halves(s: choose.Standing, records: Sequence[Record]) -> str:
     """76.72, 89.76"""
     if s.mean == math.inf:
         return "diverged"
-    later = math.exp(fmean(math.log(r.result[LATER]) for r in records))
+    later = on_later(records)
     few = "" if s.complete else f" ({len(s.nats)} of {s.seeds} seeds)"
     return f"{math.exp(s.mean):.2f}, {later:.2f}{few}"
 
@@ -313,7 +319,12 @@ def change(c: Comparison | Undecided) -> str:
     """Of test perplexity in per cent, with its 95 % interval by Welch; or why there is none."""
     if isinstance(c, Undecided):
         return c.why
-    return f"{percent(c.welch.value):+.2f} {_interval(*c.welch.interval(0.95))}"
+    return estimated(c.welch)
+
+
+def estimated(apart: Estimate, unit: str = "") -> str:
+    """A difference of log perplexities as a change in per cent, with its 95 % interval."""
+    return f"{percent(apart.value):+.2f}{unit} {_interval(*apart.interval(0.95))}"
 
 
 def _interval(low: float, high: float) -> str:

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cache
 from importlib import resources
@@ -71,6 +71,8 @@ class Configuration:
     dropout: float = 0.1
     positions: Positions = "sinusoidal"
 
+
+RunsOf = Callable[[Configuration], list[Run]]  # what a stage trains of one
 
 PUBLISHED: Mapping[str, Configuration] = {
     "softmax as published": Configuration(Softmax()),

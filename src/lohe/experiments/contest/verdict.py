@@ -191,5 +191,4 @@ def edges(evidence: Evidence) -> str:
 
 def _change(apart: Estimate) -> str:
     """-1.23 % [-2.00, -0.46], p-value 0.003: of perplexity, with its 95 % interval."""
-    low, high = (percent(x) for x in apart.interval(0.95))
-    return f"{percent(apart.value):+.2f} % [{low:+.2f}, {high:+.2f}], p-value {apart.p:.2g}"
+    return f"{tables.estimated(apart, ' %')}, p-value {apart.p:.2g}"
